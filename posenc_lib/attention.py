@@ -1,0 +1,163 @@
+"""The one attention of the course, with a place for every scheme.
+
+Vaswani et al. 2017 (arXiv:1706.03762), equation 1, with the four hooks of :mod:`posenc_lib.scheme`.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posenc_lib import validate
+from posenc_lib.scheme import PositionScheme
+
+
+def scores(
+    q: Tensor,
+    k: Tensor,
+    scheme: PositionScheme,
+    query_positions: Tensor | None = None,
+    key_positions: Tensor | None = None,
+) -> Tensor:
+    """Scores s_ij = <q_i, k_j> * scale + score_bias before mask and softmax.
+
+    Args:
+        q: (B, H, Lq, d) queries, not yet transformed.
+        k: (B, H, Lk, d) keys, not yet transformed.
+        scheme: where the tokens are and how attention is told.
+        query_positions: (Lq,) integers; the last Lq key positions if None (a cache).
+        key_positions: (Lk,) integers; 0..Lk-1 if None.
+    Returns:
+        (B, H, Lq, Lk), in the dtype of q.
+    Raises:
+        ValueError: shapes that do not fit, dtypes or devices that differ, more queries than keys without positions.
+        TypeError: an argument that is no tensor or no scheme, positions that are not integers.
+    """
+    query_positions, key_positions = _check(q, k, scheme, query_positions, key_positions)
+    q, k, bias = _located(q, k, scheme, query_positions, key_positions)
+    s = q @ k.mT * scheme.scale(q.shape[-1])
+    return s if bias is None else s + bias
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scheme: PositionScheme,
+    causal: bool = False,
+    query_positions: Tensor | None = None,
+    key_positions: Tensor | None = None,
+    key_padding_mask: Tensor | None = None,
+) -> Tensor:
+    """Attention output o_i = sum_j softmax(s)_ij (v_j + value_bias(i, j)).
+
+    Args:
+        q, k, v: (B, H, Lq, d), (B, H, Lk, d), (B, H, Lk, d), not yet transformed.
+        scheme: where the tokens are and how attention is told.
+        causal: let a query see the keys whose position is not after its own.
+        query_positions: (Lq,) integers; the last Lq key positions if None (a cache).
+        key_positions: (Lk,) integers; 0..Lk-1 if None.
+        key_padding_mask: (B, Lk) bool, True where a key is padding and must not be seen (as in
+            ``torch.nn.MultiheadAttention``).
+    Returns:
+        (B, H, Lq, d), in the dtype of q. A query that sees no key gets zeros.
+    Raises:
+        ValueError, TypeError: as in :func:`scores`; also when v or the mask does not fit.
+    """
+    aligned = causal and query_positions is None and key_positions is None and key_padding_mask is None
+    query_positions, key_positions = _check(q, k, scheme, query_positions, key_positions)
+    _check_values(q, k, v, key_padding_mask)
+    q, k, bias = _located(q, k, scheme, query_positions, key_positions)
+    scale = scheme.scale(q.shape[-1])
+    fused = type(scheme).value_bias is PositionScheme.value_bias
+
+    if fused and bias is None and aligned and q.shape == k.shape:  # torch masks this case itself, without a table
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    visible = _visible(causal, query_positions, key_positions, key_padding_mask)
+    if fused:
+        mask = visible if bias is None else bias if visible is None else bias.masked_fill(~visible, -torch.inf)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+
+    s = q @ k.mT * scale
+    if bias is not None:
+        s = s + bias
+    weights = s.softmax(-1) if visible is None else _masked_softmax(s, visible)
+    o = weights @ v
+    extra = scheme.value_bias(weights, query_positions, key_positions)
+    return o if extra is None else o + extra.to(o.dtype)
+
+
+def _located(
+    q: Tensor, k: Tensor, scheme: PositionScheme, query_positions: Tensor, key_positions: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Hooks 2 and 3: transformed q and k, and the score bias in their dtype."""
+    q, k = scheme.transform(q, query_positions), scheme.transform(k, key_positions)
+    bias = scheme.score_bias(q, k, query_positions, key_positions)
+    return q, k, None if bias is None else bias.to(q.dtype)
+
+
+def _visible(
+    causal: bool, query_positions: Tensor, key_positions: Tensor, key_padding_mask: Tensor | None
+) -> Tensor | None:
+    """Which keys a query may see, broadcastable to (B, H, Lq, Lk), or None for all."""
+    order = key_positions <= query_positions[:, None] if causal else None
+    if key_padding_mask is None:
+        return order
+    real = ~key_padding_mask[:, None, None, :]
+    return real if order is None else order & real
+
+
+def _masked_softmax(s: Tensor, visible: Tensor) -> Tensor:
+    """Softmax over the visible keys; a row with none gives zeros, as in the fused kernel."""
+    return s.masked_fill(~visible, -torch.inf).softmax(-1).masked_fill(~visible, 0.0)
+
+
+def _check(
+    q: Tensor, k: Tensor, scheme: PositionScheme, query_positions: Tensor | None, key_positions: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Refuse q and k that do not fit; return both position vectors with the defaults filled in."""
+    if not isinstance(scheme, PositionScheme):
+        raise TypeError(f"scheme must be a PositionScheme, got {type(scheme).__name__}")
+    for name, x in (("q", q), ("k", k)):
+        validate.floating(name, validate.tensor(name, x, shape="(B, H, L, d)"))
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q and k must have the same width d, got {q.shape[-1]} and {k.shape[-1]}")
+    if q.shape[:2] != k.shape[:2]:
+        raise ValueError(f"q and k must have the same (B, H), got {tuple(q.shape[:2])} and {tuple(k.shape[:2])}")
+    _check_kind("k", k, q)
+    n_queries, n_keys = q.shape[2], k.shape[2]
+    if key_positions is None:
+        key_positions = torch.arange(n_keys, device=k.device)
+    if query_positions is None:
+        if n_queries > n_keys:
+            raise ValueError(
+                f"query_positions must be given when there are more queries than keys, got {n_queries} and {n_keys}"
+            )
+        query_positions = key_positions[n_keys - n_queries :]
+    query_positions = validate.positions("query_positions", query_positions, length=n_queries)
+    key_positions = validate.positions("key_positions", key_positions, length=n_keys)
+    return query_positions.to(q.device), key_positions.to(k.device)
+
+
+def _check_values(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Tensor | None) -> None:
+    """Refuse a v or a padding mask that does not fit."""
+    validate.floating("v", validate.tensor("v", v, shape="(B, H, L, d)"))
+    if v.shape != k.shape:
+        raise ValueError(f"v must have the shape of k, {tuple(k.shape)}, got {tuple(v.shape)}")
+    _check_kind("v", v, q)
+    if key_padding_mask is None:
+        return
+    validate.tensor("key_padding_mask", key_padding_mask, shape="(B, Lk)")
+    if key_padding_mask.dtype != torch.bool:
+        raise TypeError(f"key_padding_mask must be bool, True at padding, got {key_padding_mask.dtype}")
+    if key_padding_mask.shape != (k.shape[0], k.shape[2]):
+        raise ValueError(
+            f"key_padding_mask must have shape (B, Lk) = {(k.shape[0], k.shape[2])}, got {tuple(key_padding_mask.shape)}"
+        )
+
+
+def _check_kind(name: str, x: Tensor, q: Tensor) -> None:
+    """Refuse a tensor whose dtype or device is not that of q."""
+    if (x.dtype, x.device) != (q.dtype, q.device):
+        raise ValueError(
+            f"{name} must have the dtype and device of q, {q.dtype} on {q.device}, got {x.dtype} on {x.device}"
+        )

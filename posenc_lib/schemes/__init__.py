@@ -1,0 +1,1 @@
+"""One module per scheme: what the scheme is. Nothing here draws, trains or grades."""
