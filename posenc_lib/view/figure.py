@@ -1,0 +1,120 @@
+"""One way to show a figure: with a caption, with alt text, and with a digest that a test can compare.
+
+Pictures are never compared byte by byte, since fonts and rasterizers differ between machines. What is compared is the
+digest: per axes its title and labels, per line, image or collection the shape and four numbers of the data.
+"""
+
+import io
+
+import matplotlib.pyplot as plt
+import numpy as np
+from cycler import cycler
+from IPython.display import Markdown, display
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+SIGNED = "RdBu_r"  # diverging, centred on 0
+MAGNITUDE = "viridis"  # sequential, perceptually uniform
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito
+
+
+def use_style() -> None:
+    """Set matplotlib to the style of the course: large type, colour-blind-safe cycle, no clutter."""
+    plt.rcParams.update(
+        {
+            "figure.figsize": (9, 3.6),
+            "figure.dpi": 100,
+            "figure.constrained_layout.use": True,
+            "font.size": 12,
+            "axes.titlesize": 12,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": cycler(color=COLORS),
+            "image.cmap": MAGNITUDE,
+            "image.interpolation": "nearest",
+            "image.aspect": "auto",
+            "legend.frameon": False,
+            "legend.fontsize": 11,
+            "lines.linewidth": 2,
+        }
+    )
+
+
+def heatmap(ax: Axes, values, *, signed: bool = True, colorbar: bool = True, **options) -> AxesImage:
+    """Draw a matrix (rows, columns): signed values on a map centred on 0, magnitudes on a sequential one."""
+    values = np.asarray(values)
+    if signed:
+        limit = np.abs(values).max() or 1.0
+        options = {"cmap": SIGNED, "vmin": -limit, "vmax": limit} | options
+    picture = ax.imshow(values, **options)
+    if colorbar:
+        ax.figure.colorbar(picture, ax=ax)
+    return picture
+
+
+def show(fig: Figure, caption: str, alt: str) -> None:
+    """Display ``fig`` as a picture with alt text, its caption below, and close it.
+
+    Args:
+        fig: a figure with its axes labelled.
+        caption: Markdown, what to notice.
+        alt: one sentence that says what the picture shows to somebody who cannot see it.
+    Raises:
+        ValueError: if ``caption`` or ``alt`` is empty.
+    """
+    for name, text in (("caption", caption), ("alt", alt)):
+        if not text.strip():
+            raise ValueError(f"{name} must say something, got {text!r}")
+    FigureCanvasAgg(fig).draw()
+    bundle = {"text/plain": f"{alt}\n{digest(fig)}", "image/png": png(fig, compress_level=9)}
+    display(bundle, metadata={"image/png": {"alt": alt}}, raw=True)
+    display(Markdown(f"*{caption}*" if "*" not in caption else caption))
+    plt.close(fig)
+
+
+def png(fig: Figure, compress_level: int = 1) -> bytes:
+    """The canvas of ``fig`` as last drawn, as PNG without an alpha channel."""
+    pixels = np.asarray(fig.canvas.buffer_rgba())[..., :3]
+    stream = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(stream, "png", compress_level=compress_level)
+    return stream.getvalue()
+
+
+def digest(fig: Figure) -> str:
+    """What is drawn in ``fig``, in lines that are the same on every machine.
+
+    One line per axes with its title and labels; below it one line per drawn object with the shape of its data, minimum,
+    maximum, mean, and the mean weighted by position in the data, which notices a change of order.
+    """
+    lines = []
+    for number, ax in enumerate((a for a in fig.axes if a.get_label() != "<colorbar>"), start=1):
+        labels = " | ".join((ax.get_title(), ax.get_xlabel(), ax.get_ylabel()))
+        lines.append(f"axes {number}: {labels}")
+        for image in ax.images:
+            lines.append(f"  image {_summary(image.get_array())}")
+        for line in ax.lines:
+            lines.append(f"  line {_summary(line.get_xydata())}")
+        for collection in ax.collections:
+            offsets = np.asarray(collection.get_offsets())
+            vertices = [path.vertices for path in collection.get_paths()]
+            data = offsets if len(offsets) > 1 or not vertices else np.concatenate(vertices)
+            lines.append(f"  collection {_summary(data)}")
+        bars = [(p.get_x(), p.get_width(), p.get_height()) for p in ax.patches if isinstance(p, Rectangle)]
+        if bars:
+            lines.append(f"  bars {_summary(np.array(bars))}")
+    return "\n".join(lines)
+
+
+def _summary(data) -> str:
+    data = np.ma.filled(np.ma.asarray(data, dtype=float), np.nan)
+    flat = data.ravel()
+    flat = flat[np.isfinite(flat)]
+    if not flat.size:
+        return f"{data.shape} empty"
+    weights = np.arange(1, flat.size + 1)
+    numbers = flat.min(), flat.max(), flat.mean(), (weights * flat).sum() / weights.sum()
+    return f"{data.shape} " + " ".join(f"{name} {x:z.3f}" for name, x in zip(("min", "max", "mean", "weighted"), numbers, strict=True))
