@@ -10,6 +10,7 @@ A page that was not run shows the first picture; a page that runs shows the live
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import anywidget
 import ipywidgets
@@ -35,7 +36,7 @@ def log_slider(label: str, low: float, high: float, start: float, step: float = 
         max=math.log10(high),
         value=start,
         step=step,
-        readout_format=".4g",
+        readout_format=".4r",
         **_look(),
     )
 
@@ -51,7 +52,7 @@ def toggle(label: str, start: bool) -> ipywidgets.Widget:
 
 
 def _look() -> dict:
-    return {"style": {"description_width": "initial"}, "layout": ipywidgets.Layout(width="420px")}
+    return {"style": {"description_width": "initial"}, "layout": ipywidgets.Layout(width="340px")}
 
 
 class _Screen(anywidget.AnyWidget):
@@ -68,37 +69,38 @@ class Explorer:
 
     Args:
         draw: ``draw(fig)`` lays out the axes of an empty figure and returns the artists that will move, as a mapping
-            from names to artists or lists of artists.
-        update: ``update(artists, **values)`` gives the artists the data for these control values and returns one
-            sentence that says what can be read off.
-        controls: mapping from argument names of ``update`` to controls.
+            from names to artists or lists of artists; a list of one, as ``ax.plot`` returns it, stands for the one.
+        update: ``update(artists, **values)`` gives the artists (``artists.name``) the data for these values of the
+            controls and returns one sentence that says what can be read off.
         alt: one sentence that says what the picture shows.
         clamp: ``clamp(**values)`` returns those values that must change to be possible together, as a mapping; the
             controls move there and the page says so.
         size: width and height of the figure in inches, at 100 pixels an inch.
+        controls: one control for each argument of ``update``, made with ``slider``, ``log_slider``, ``choice``, ``toggle``.
     Raises:
         ValueError: if ``alt`` is empty or there is no control.
     """
 
     def __init__(
         self,
-        draw: Callable,
+        draw: Callable[[Figure], Mapping],
         update: Callable[..., str],
-        controls: Mapping[str, ipywidgets.Widget],
         alt: str,
         clamp: Callable[..., Mapping] = lambda **values: {},
         size: tuple[float, float] = (9, 3.6),
+        **controls: ipywidgets.Widget,
     ):
         if not alt.strip():
             raise ValueError(f"alt must say what the picture shows, got {alt!r}")
         if not controls:
             raise ValueError("controls must hold at least one control, got none")
-        self.controls, self.alt = dict(controls), alt
+        self.controls, self.alt = controls, alt
         self._update, self._clamp = update, clamp
         self._figure = Figure(figsize=size, dpi=100)
         FigureCanvasAgg(self._figure)
-        self._artists = draw(self._figure)
-        self._moving = sorted(_flat(self._artists.values()), key=Artist.get_zorder)
+        moving = {name: _several(item) for name, item in draw(self._figure).items()}
+        self._artists = SimpleNamespace(**{name: a[0] if len(a) == 1 else a for name, a in moving.items()})
+        self._moving = sorted((a for several in moving.values() for a in several), key=Artist.get_zorder)
         for artist in self._moving:
             artist.set_animated(True)
         self._background = None
@@ -183,8 +185,8 @@ class Explorer:
         return data, {"image/png": {"alt": self.alt}}
 
 
-def _flat(artists) -> list[Artist]:
-    return [a for item in artists for a in ([item] if isinstance(item, Artist) else _flat(item))]
+def _several(item: Artist | Iterable[Artist]) -> list[Artist]:
+    return [item] if isinstance(item, Artist) else list(item)
 
 
 def _text(value) -> str:

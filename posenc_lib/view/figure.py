@@ -78,9 +78,9 @@ def show(fig: Figure, caption: str, alt: str) -> None:
 
 def png(fig: Figure, compress_level: int = 1) -> bytes:
     """The canvas of ``fig`` as last drawn, as PNG without an alpha channel."""
-    pixels = np.asarray(fig.canvas.buffer_rgba())[..., :3]
-    stream = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(pixels)).save(stream, "png", compress_level=compress_level)
+    canvas, stream = fig.canvas, io.BytesIO()
+    picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
+    picture.save(stream, "png", compress_level=compress_level)
     return stream.getvalue()
 
 
@@ -117,4 +117,6 @@ def _summary(data) -> str:
         return f"{data.shape} empty"
     weights = np.arange(1, flat.size + 1)
     numbers = flat.min(), flat.max(), flat.mean(), (weights * flat).sum() / weights.sum()
-    return f"{data.shape} " + " ".join(f"{name} {x:z.3f}" for name, x in zip(("min", "max", "mean", "weighted"), numbers, strict=True))
+    return f"{data.shape} " + " ".join(
+        f"{name} {x:z.3f}" for name, x in zip(("min", "max", "mean", "weighted"), numbers, strict=True)
+    )

@@ -1,0 +1,93 @@
+"""A check of a learner's function: run it on a few inputs, compare, and say what went wrong.
+
+Likely mistakes are given as code: each is a wrong version of the function with a message. If the learner's results are
+those of a wrong version, the message is what the learner reads.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+Function = Callable[..., Tensor | float]
+
+
+class Check:
+    """Compares a function with a reference on given inputs; calling it prints one line and never raises.
+
+    Args:
+        name: of the function that the learner writes.
+        reference: the right function; returns a tensor or a number.
+        cases: the inputs, one tuple of arguments each.
+        mistakes: pairs of a message and the wrong function that it describes, the likeliest first.
+        tolerance: largest absolute difference allowed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reference: Function,
+        cases: Sequence[tuple],
+        mistakes: Sequence[tuple[str, Function]] = (),
+        tolerance: float = 1e-9,
+    ):
+        self.name, self.reference, self.cases = name, reference, list(cases)
+        self.mistakes, self.tolerance = list(mistakes), tolerance
+
+    def __call__(self, candidate: Function) -> None:
+        """Print the verdict on ``candidate``."""
+        print(self.verdict(candidate))
+
+    def verdict(self, candidate: Function) -> str:
+        """What the learner reads: done, not done yet, the name of a mistake, or where the results differ."""
+        if not callable(candidate):
+            return f"{self.name} must be a function, got {type(candidate).__name__}"
+        answers = []
+        for number, case in enumerate(self.cases, start=1):
+            try:
+                answer = candidate(*_copies(case))
+            except Exception as error:
+                return f"{self.name} raised {type(error).__name__} in case {number}: {error}"
+            if answer is None or answer is Ellipsis:
+                return f"not done yet: {self.name} returned {answer}"
+            try:
+                answers.append(torch.as_tensor(answer).detach().cpu())
+            except Exception:
+                return f"{self.name} must return a tensor or a number, got {type(answer).__name__}"
+        expected = self._results(self.reference)
+        if self._same(answers, expected):
+            return f"\N{CHECK MARK} {self.name}: all {len(self.cases)} cases agree"
+        for message, wrong in self.mistakes:
+            if self._same(answers, self._results(wrong)):
+                return f"not yet: {message}"
+        return self._difference(answers, expected)
+
+    def _results(self, function: Function) -> list[Tensor]:
+        return [torch.as_tensor(function(*_copies(case))) for case in self.cases]
+
+    def _same(self, left: list[Tensor], right: list[Tensor]) -> bool:
+        return all(a.shape == b.shape and _distance(a, b) <= self.tolerance for a, b in zip(left, right, strict=True))
+
+    def _difference(self, answers: list[Tensor], expected: list[Tensor]) -> str:
+        for number, (answer, right) in enumerate(zip(answers, expected, strict=True), start=1):
+            where = f"{self.name}, case {number} of {len(self.cases)}"
+            if answer.shape != right.shape:
+                return f"{where}: shape {tuple(right.shape)} expected, got {tuple(answer.shape)}"
+            distance = _distance(answer, right)
+            if distance > self.tolerance:
+                if answer.dtype in (torch.float32, torch.complex64) and distance < 1e-3:
+                    return f"{where}: right to the precision of float32; compute in float64"
+                return f"{where}: the values differ, by {distance:.2g} where they differ most"
+        raise AssertionError("called on results that agree")
+
+
+def _copies(case: tuple) -> tuple:
+    """Fresh inputs, so that a function that writes into them cannot spoil the next comparison."""
+    return tuple(x.clone() if isinstance(x, Tensor) else x for x in case)
+
+
+def _distance(a: Tensor, b: Tensor) -> float:
+    """Largest absolute difference; infinite if either holds a value that is not a number."""
+    wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
+    gap = (a.to(wide) - b.to(wide)).abs()
+    return 0.0 if not gap.numel() else float(gap.nan_to_num(nan=float("inf")).max())

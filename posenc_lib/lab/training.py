@@ -1,0 +1,57 @@
+"""Train a tiny model for a few seconds, and ask how often it is right."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from posenc_lib.lab.tasks import IGNORE
+
+Task = Callable[[int, int, torch.Generator], tuple[Tensor, Tensor]]
+
+
+def train(
+    model: nn.Module,
+    task: Task,
+    length: int,
+    steps: int,
+    batch: int = 64,
+    learning_rate: float = 2e-3,
+    seed: int = 0,
+) -> None:
+    """Fit ``model`` in place to fresh batches of ``task``, with AdamW and a progress bar.
+
+    Args:
+        model: maps tokens (B, L) to logits (B, L, classes); trained on the device it is on.
+        task: draws a batch, called as ``task(batch, length, generator)``.
+        length: L of the training sequences.
+        steps: number of updates; the learning rate rises over the first tenth and then falls to 0.
+        batch: sequences per update.
+        learning_rate: its highest value.
+        seed: of the batches.
+    """
+    device = next(model.parameters()).device
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)
+    model.train()
+    for _ in tqdm(range(steps), desc="training", leave=False):
+        tokens, targets = (x.to(device) for x in task(batch, length, generator))
+        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    model.eval()
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, task: Task, length: int, batch: int = 128, seed: int = 1) -> float:
+    """Share of the scored places of one fresh batch at which the most likely answer is right."""
+    device = next(model.parameters()).device
+    tokens, targets = (x.to(device) for x in task(batch, length, torch.Generator().manual_seed(seed)))
+    right = model(tokens).argmax(-1) == targets
+    return (right.sum() / (targets != IGNORE).sum()).item()
