@@ -149,10 +149,9 @@ def _check_values(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Tensor | No
     validate.tensor("key_padding_mask", key_padding_mask, shape="(B, Lk)")
     if key_padding_mask.dtype != torch.bool:
         raise TypeError(f"key_padding_mask must be bool, True at padding, got {key_padding_mask.dtype}")
-    if key_padding_mask.shape != (k.shape[0], k.shape[2]):
-        raise ValueError(
-            f"key_padding_mask must have shape (B, Lk) = {(k.shape[0], k.shape[2])}, got {tuple(key_padding_mask.shape)}"
-        )
+    expected = (k.shape[0], k.shape[2])
+    if key_padding_mask.shape != expected:
+        raise ValueError(f"key_padding_mask must have shape (B, Lk) = {expected}, got {tuple(key_padding_mask.shape)}")
 
 
 def _check_kind(name: str, x: Tensor, q: Tensor) -> None:

@@ -1,7 +1,7 @@
 """Refusals at the door: each helper returns its argument or raises an error that names it.
 
-``TypeError`` is for a value of the wrong kind (a string where a number belongs), ``ValueError`` for a value of the right
-kind that makes no sense (an odd width, a negative clip).
+``TypeError`` is for a value of the wrong kind (a string where a number belongs), ``ValueError`` for a value of the
+right kind that makes no sense (an odd width, a negative clip).
 """
 
 import math

@@ -155,6 +155,7 @@ class Rotary(PositionScheme):
         return torch.cat([rotate(first, positions, self.inv_freq, self.layout), rest], dim=-1)
 
     def extra_repr(self) -> str:
+        """What ``print(model)`` shows between the parentheses."""
         return f"{self.head_dim}, base={self.base:g}, layout={self.layout!r}, rotary_fraction={self.rotary_fraction:g}"
 
 

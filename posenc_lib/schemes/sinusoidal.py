@@ -94,4 +94,5 @@ class Sinusoidal(PositionScheme):
         return x + encode(positions, self.dim, self.base).to(x)
 
     def extra_repr(self) -> str:
+        """What ``print(model)`` shows between the parentheses."""
         return f"dim={self.dim}, base={self.base:g}"

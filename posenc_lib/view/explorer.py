@@ -76,7 +76,7 @@ class Explorer:
         clamp: ``clamp(**values)`` returns those values that must change to be possible together, as a mapping; the
             controls move there and the page says so.
         size: width and height of the figure in inches, at 100 pixels an inch.
-        controls: one control for each argument of ``update``, made with ``slider``, ``log_slider``, ``choice``, ``toggle``.
+        controls: one for each argument of ``update``, made with ``slider``, ``log_slider``, ``choice`` or ``toggle``.
     Raises:
         ValueError: if ``alt`` is empty or there is no control.
     """

@@ -1,0 +1,43 @@
+"""The machinery of exercise checks: every verdict can be reached, and nothing a learner writes raises into the page."""
+
+import pytest
+import torch
+
+from posenc_lib.exercises.check import Check
+
+check = Check(
+    "double",
+    lambda x: 2 * x,
+    cases=[(torch.tensor([1.0, -2.0], dtype=torch.float64),), (torch.tensor([0.1], dtype=torch.float64),)],
+    mistakes=[("you squared", lambda x: x**2), ("right up to the sign", lambda x: -2 * x)],
+)
+
+
+def write_into(x):
+    return x.mul_(2)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "verdict"),
+    [
+        (lambda x: x + x, "\N{CHECK MARK} double: all 2 cases agree"),
+        (write_into, "\N{CHECK MARK} double: all 2 cases agree"),
+        (lambda x: None, "not done yet: double returned None"),
+        (lambda x: ..., "not done yet: double returned Ellipsis"),
+        (lambda x: x * x, "not yet: you squared"),
+        (lambda x: -2 * x, "not yet: right up to the sign"),
+        (lambda x: 1 / 0, "double raised ZeroDivisionError in case 1: division by zero"),
+        (lambda: 1, "double raised TypeError in case 1"),
+        (lambda x: "two", "double must return a tensor or a number, got str"),
+        (lambda x: [x, "y"], "double must return a tensor or a number, got list"),
+        (lambda x: (2 * x)[:1], "double, case 1 of 2: shape (2,) expected, got (1,)"),
+        (lambda x: (2 * x).float(), "double, case 2 of 2: right to the precision of float32; compute in float64"),
+        (lambda x: 2 * x + 0.5, "double, case 1 of 2: the values differ, by 0.5 where they differ most"),
+        (lambda x: x * float("nan"), "double, case 1 of 2: the values differ, by inf where they differ most"),
+        (7, "double must be a function, got int"),
+    ],
+)
+def test_every_verdict(candidate, verdict, capsys):
+    assert check.verdict(candidate).startswith(verdict)
+    assert check(candidate) is None
+    assert capsys.readouterr().out == check.verdict(candidate) + "\n"
