@@ -3,11 +3,14 @@
 Vaswani et al. 2017 (arXiv:1706.03762), equation 1, with the four hooks of :mod:`posenc_lib.scheme`.
 """
 
+from functools import reduce
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from posenc_lib import validate
+from posenc_lib.relative import toeplitz_rows_reversed
 from posenc_lib.scheme import PositionScheme
 
 
@@ -47,6 +50,7 @@ def attend(
     query_positions: Tensor | None = None,
     key_positions: Tensor | None = None,
     key_padding_mask: Tensor | None = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """Attention output o_i = sum_j softmax(s)_ij (v_j + value_bias(i, j)).
 
@@ -58,24 +62,32 @@ def attend(
         key_positions: (Lk,) integers; 0..Lk-1 if None.
         key_padding_mask: (B, Lk) bool, True where a key is padding and must not be seen (as in
             ``torch.nn.MultiheadAttention``).
+        mask: (Lq, Lk) bool, True where the key may be seen; all may if None. It comes on top of the other two.
     Returns:
         (B, H, Lq, d), in the dtype of q. A query that sees no key gets zeros.
     Raises:
-        ValueError, TypeError: as in :func:`scores`; also when v or the mask does not fit.
+        ValueError, TypeError: as in :func:`scores`; also when v or a mask does not fit.
     """
-    aligned = causal and query_positions is None and key_positions is None and key_padding_mask is None
+    default_positions = query_positions is None and key_positions is None
     query_positions, key_positions = _check(q, k, scheme, query_positions, key_positions)
-    _check_values(q, k, v, key_padding_mask)
-    q, k, bias = _located(q, k, scheme, query_positions, key_positions)
+    _check_values(q, k, v, key_padding_mask, mask)
     scale = scheme.scale(q.shape[-1])
     fused = type(scheme).value_bias is PositionScheme.value_bias
+    unmasked = key_padding_mask is None and mask is None
+    by_distance = _bias_of_distance_only(scheme) and _contiguous(query_positions) and _contiguous(key_positions)
 
-    if fused and bias is None and aligned and q.shape == k.shape:  # torch masks this case itself, without a table
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    visible = _visible(causal, query_positions, key_positions, key_padding_mask)
+    if fused and unmasked and by_distance:
+        return _attend_by_distance(q, k, v, scheme, causal, query_positions, key_positions)
+    q, k, bias = _located(q, k, scheme, query_positions, key_positions)
+    if fused and bias is None and causal and unmasked and default_positions and q.shape == k.shape:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)  # torch masks this case itself
+    visible = _visible(causal, query_positions, key_positions, key_padding_mask, mask)
     if fused:
-        mask = visible if bias is None else bias if visible is None else bias.masked_fill(~visible, -torch.inf)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+        if bias is None or visible is None:
+            attn_mask = visible if bias is None else bias
+        else:
+            attn_mask = bias.masked_fill(~visible, -torch.inf)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=scale)
 
     s = q @ k.mT * scale
     if bias is not None:
@@ -84,6 +96,42 @@ def attend(
     o = weights @ v
     extra = scheme.value_bias(weights, query_positions, key_positions)
     return o if extra is None else o + extra.to(o.dtype)
+
+
+def _bias_of_distance_only(scheme: PositionScheme) -> bool:
+    """Whether all that the scheme adds to a score depends on j - i only."""
+    return (
+        type(scheme).distance_bias is not PositionScheme.distance_bias
+        and type(scheme).score_bias is PositionScheme.score_bias
+    )
+
+
+def _contiguous(positions: Tensor) -> bool:
+    return len(positions) > 0 and bool((positions.diff() == 1).all())
+
+
+def _attend_by_distance(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scheme: PositionScheme,
+    causal: bool,
+    query_positions: Tensor,
+    key_positions: Tensor,
+) -> Tensor:
+    """Attention with one bias per distance, the causal mask among them, read through a view of L numbers, not L x L.
+
+    The view has its rows in reverse order, so the queries are reversed too, and the outputs back.
+    """
+    first, last = key_positions[0] - query_positions[-1], key_positions[-1] - query_positions[0]
+    relative = torch.arange(int(first), int(last) + 1, device=q.device)
+    bias = scheme.distance_bias(relative).to(q.dtype)
+    if causal:
+        bias = bias.masked_fill(relative > 0, -torch.inf)
+    q, k = scheme.transform(q, query_positions), scheme.transform(k, key_positions)
+    attn_mask = toeplitz_rows_reversed(bias, len(query_positions))[None]
+    reverse = F.scaled_dot_product_attention(q.flip(2), k, v, attn_mask=attn_mask, scale=scheme.scale(q.shape[-1]))
+    return reverse.flip(2)
 
 
 def _located(
@@ -96,14 +144,21 @@ def _located(
 
 
 def _visible(
-    causal: bool, query_positions: Tensor, key_positions: Tensor, key_padding_mask: Tensor | None
+    causal: bool,
+    query_positions: Tensor,
+    key_positions: Tensor,
+    key_padding_mask: Tensor | None,
+    mask: Tensor | None,
 ) -> Tensor | None:
     """Which keys a query may see, broadcastable to (B, H, Lq, Lk), or None for all."""
-    order = key_positions <= query_positions[:, None] if causal else None
-    if key_padding_mask is None:
-        return order
-    real = ~key_padding_mask[:, None, None, :]
-    return real if order is None else order & real
+    conditions = []
+    if causal:
+        conditions.append(key_positions <= query_positions[:, None])
+    if key_padding_mask is not None:
+        conditions.append(~key_padding_mask[:, None, None, :])
+    if mask is not None:
+        conditions.append(mask)
+    return reduce(torch.logical_and, conditions) if conditions else None
 
 
 def _masked_softmax(s: Tensor, visible: Tensor) -> Tensor:
@@ -138,20 +193,24 @@ def _check(
     return query_positions.to(q.device), key_positions.to(k.device)
 
 
-def _check_values(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Tensor | None) -> None:
-    """Refuse a v or a padding mask that does not fit."""
+def _check_values(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Tensor | None, mask: Tensor | None) -> None:
+    """Refuse a v or a mask that does not fit."""
     validate.floating("v", validate.tensor("v", v, shape="(B, H, L, d)"))
     if v.shape != k.shape:
         raise ValueError(f"v must have the shape of k, {tuple(k.shape)}, got {tuple(v.shape)}")
     _check_kind("v", v, q)
-    if key_padding_mask is None:
-        return
-    validate.tensor("key_padding_mask", key_padding_mask, shape="(B, Lk)")
-    if key_padding_mask.dtype != torch.bool:
-        raise TypeError(f"key_padding_mask must be bool, True at padding, got {key_padding_mask.dtype}")
-    expected = (k.shape[0], k.shape[2])
-    if key_padding_mask.shape != expected:
-        raise ValueError(f"key_padding_mask must have shape (B, Lk) = {expected}, got {tuple(key_padding_mask.shape)}")
+    batch, _, n_keys, _ = k.shape
+    for name, value, shape, expected in (
+        ("key_padding_mask", key_padding_mask, "(B, Lk)", (batch, n_keys)),
+        ("mask", mask, "(Lq, Lk)", (q.shape[2], n_keys)),
+    ):
+        if value is None:
+            continue
+        validate.tensor(name, value, shape=shape)
+        if value.dtype != torch.bool:
+            raise TypeError(f"{name} must be bool, got {value.dtype}")
+        if value.shape != expected:
+            raise ValueError(f"{name} must have shape {shape} = {expected}, got {tuple(value.shape)}")
 
 
 def _check_kind(name: str, x: Tensor, q: Tensor) -> None:

@@ -12,6 +12,8 @@ A positional encoding is a choice of one or two of these. Each hook below does n
 
 from torch import Tensor, nn
 
+from posenc_lib.relative import distinct, relative_position
+
 
 class PositionScheme(nn.Module):
     """A way of telling attention where its tokens are; this base class tells it nothing.
@@ -33,6 +35,17 @@ class PositionScheme(nn.Module):
 
         ``q`` and ``k`` have been through ``transform``. The bias is added after scaling: a term that the paper divides
         by the square root of d must be divided here.
+        """
+        if type(self).distance_bias is PositionScheme.distance_bias:
+            return None
+        relative, index = distinct(relative_position(query_positions, key_positions))
+        return self.distance_bias(relative)[:, index]
+
+    def distance_bias(self, relative_position: Tensor) -> Tensor | None:
+        """Hook 3 in short, for a bias that depends on j - i only: (H, R) for the relative positions (R,), or None.
+
+        A scheme that overrides this method need not override ``score_bias``, and attention over contiguous positions
+        then needs one number per distance where it would need one per pair.
         """
         return None
 

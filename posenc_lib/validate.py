@@ -63,11 +63,25 @@ def floating(name: str, value: Tensor) -> Tensor:
     return value
 
 
-def positions(name: str, value, *, length: int | None = None) -> Tensor:
-    """Integer positions (L,), with L equal to ``length`` if given."""
-    tensor(name, value, shape="(L,)")
+def last_axis(name: str, value: Tensor, width: int) -> Tensor:
+    """A tensor whose last axis has the given width."""
+    if value.shape[-1] != width:
+        raise ValueError(f"{name} must have width {width}, got {value.shape[-1]}")
+    return value
+
+
+def integers(name: str, value) -> Tensor:
+    """A tensor of integers, of any shape."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor of integers, got {type(value).__name__}")
     if value.dtype not in INTEGER_DTYPES:
         raise TypeError(f"{name} must hold integers, got {value.dtype}")
+    return value
+
+
+def positions(name: str, value, *, length: int | None = None) -> Tensor:
+    """Integer positions (L,), with L equal to ``length`` if given."""
+    integers(name, tensor(name, value, shape="(L,)"))
     if length is not None and len(value) != length:
         raise ValueError(f"{name} must have {length} entries, one per token, got {len(value)}")
     return value

@@ -1,0 +1,60 @@
+"""What schemes of relative position share: which distances occur, and how to look up one value or vector for each.
+
+A table has one row per distinct relative position, never one per pair of tokens: (Lq, Lk, d) numbers become
+(Lq + Lk - 1, d), and the (Lq, Lk) index says which row belongs to which pair.
+"""
+
+import torch
+from torch import Tensor
+
+
+def relative_position(query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    """(Lq, Lk) integers, key minus query: negative to the left of the query."""
+    return key_positions - query_positions[:, None]
+
+
+def distinct(relative: Tensor) -> tuple[Tensor, Tensor]:
+    """The relative positions that occur, ascending (R,), and for each pair the row of its own (Lq, Lk).
+
+    For contiguous positions the rows are all integers from the smallest to the largest; where positions are scattered,
+    only those that occur.
+    """
+    if not relative.numel():
+        return relative.new_zeros(0), relative
+    low, high = int(relative.min()), int(relative.max())
+    if high - low < sum(relative.shape):
+        return torch.arange(low, high + 1, device=relative.device), relative - low
+    return torch.unique(relative, return_inverse=True)
+
+
+def pick(logits: Tensor, index: Tensor) -> Tensor:
+    """Scores (B, H, Lq, Lk) from logits (B, H, Lq, R) of every query with every row: entry index[i, j] of row i."""
+    return logits.gather(-1, index.expand(*logits.shape[:-2], *index.shape))
+
+
+def pick_by_key(logits: Tensor, index: Tensor) -> Tensor:
+    """Scores (B, H, Lq, Lk) from logits (B, H, Lk, R) of every key with every row: entry index[i, j] of row j."""
+    return pick(logits, index.mT).mT
+
+
+def sum_by_row(weights: Tensor, index: Tensor, rows: int) -> Tensor:
+    """Weights (B, H, Lq, Lk) added up over the keys that share a row of the table: (B, H, Lq, rows)."""
+    sums = weights.new_zeros(*weights.shape[:-1], rows)
+    return sums.scatter_add(-1, index.expand(weights.shape), weights)
+
+
+def toeplitz_rows_reversed(bias: Tensor, rows: int) -> Tensor:
+    """All pairs of contiguous tokens from one value per distance, without copying: a view, rows in reverse order.
+
+    Entry (i, j) depends on j - i only, so row i is row i + 1 moved by one place. Reading ``bias`` with step 1 along both
+    axes gives these rows from the last to the first (PyTorch has no negative steps).
+
+    Args:
+        bias: (..., rows + columns - 1), ascending relative position.
+        rows: Lq.
+    Returns:
+        (..., rows, columns) view; its row i belongs to query Lq - 1 - i. Not to be written into.
+    """
+    bias = bias.contiguous()
+    columns = bias.shape[-1] - rows + 1
+    return bias.as_strided((*bias.shape[:-1], rows, columns), (*bias.stride()[:-1], 1, 1), bias.storage_offset())

@@ -1,0 +1,98 @@
+"""Disentangled attention: content and relative position kept apart, and compared three ways.
+
+He et al. 2020 (arXiv:2006.03654), equations 2 to 4. With K^r and Q^r learned projections of one table of 2k rows:
+
+    s_ij = ( q_i.k_j + q_i.K^r[delta(i, j)] + k_j.Q^r[delta(j, i)] ) / sqrt(3d)
+    delta(i, j) = 0 if i - j <= -k,  2k - 1 if i - j >= k,  i - j + k otherwise
+
+The fourth combination, position to position, would not depend on the tokens and is dropped. Three terms of equal size
+need sqrt(3d) where one needs sqrt(d).
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from posenc_lib import validate
+from posenc_lib.relative import pick, pick_by_key
+from posenc_lib.scheme import PositionScheme
+
+
+def bucket_index(i: Tensor | int, j: Tensor | int, k: int) -> Tensor:
+    """delta(i, j): row of the table for a token at i that looks at a token at j.
+
+    Args:
+        i, j: integer positions, broadcast against each other.
+        k: largest distance; positive.
+    Returns:
+        int64 in 0..2k-1; the distances k - 1 and k share the last row.
+    Raises:
+        ValueError: if ``k`` is not a positive integer.
+        TypeError: if positions are not integers.
+    Source: He et al. 2020 (arXiv:2006.03654), equation 3.
+    """
+    validate.integer("k", k, at_least=1)
+    i, j = (validate.integers(name, torch.as_tensor(x)) for name, x in (("i", i), ("j", j)))
+    return (i.long() - j.long() + k).clamp(0, 2 * k - 1)
+
+
+def log_bucket(relative: Tensor, buckets: int, max_position: int) -> Tensor:
+    """DeBERTa v2's distance: exact up to buckets / 2, then logarithmic, signed.
+
+    Args:
+        relative: integers i - j of any shape.
+        buckets: twice the largest distance that is kept exactly; even.
+        max_position: distance at which the logarithm reaches ``buckets`` - 1; more than buckets / 2.
+    Returns:
+        int64, same shape and sign.
+    Source: the published implementation of DeBERTa v2 (He et al. 2021, arXiv:2111.09543).
+    """
+    validate.integers("relative", relative)
+    exact = validate.integer("buckets", buckets, at_least=2, even=True) // 2
+    validate.integer("max_position", max_position, at_least=exact + 2)
+    distance = relative.abs().to(torch.float64).clamp(min=exact)
+    far = torch.ceil((distance / exact).log() / math.log((max_position - 1) / exact) * (exact - 1)).long() + exact
+    return torch.where(relative.abs() <= exact, relative.long(), relative.sign() * far)
+
+
+class Deberta(PositionScheme):
+    """Content-to-content, content-to-position and position-to-content scores.
+
+    Args:
+        num_heads: H.
+        head_dim: width d of a head.
+        k: largest distance; the table has 2k rows of width H * d.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int, k: int):
+        super().__init__()
+        self.num_heads = validate.integer("num_heads", num_heads, at_least=1)
+        self.head_dim = validate.integer("head_dim", head_dim, at_least=1)
+        self.k = validate.integer("k", k, at_least=1)
+        width = num_heads * head_dim
+        self.table = nn.Parameter(torch.randn(2 * k, width) * 0.02)
+        self.key_proj = nn.Linear(width, width, bias=False)
+        self.query_proj = nn.Linear(width, width)
+
+    def scale(self, head_dim: int) -> float:
+        """1 / sqrt(3d)."""
+        return (3 * head_dim) ** -0.5
+
+    def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """Both position terms, divided by sqrt(3d), shape (B, H, Lq, Lk)."""
+        content_to_position, position_to_content = self.terms(q, k, query_positions, key_positions)
+        return (content_to_position + position_to_content) * self.scale(self.head_dim)
+
+    def terms(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
+        """q_i.K^r[delta(i, j)] and k_j.Q^r[delta(j, i)], each (B, H, Lq, Lk), not yet divided."""
+        validate.last_axis("q", q, self.head_dim)
+        i, j = query_positions[:, None], key_positions
+        keys, queries = (
+            proj(self.table).unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1).to(q)
+            for proj in (self.key_proj, self.query_proj)
+        )
+        return (
+            pick(q @ keys.mT, bucket_index(i, j, self.k)),
+            pick_by_key(k @ queries.mT, bucket_index(j, i, self.k)),
+        )

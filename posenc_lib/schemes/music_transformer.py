@@ -1,0 +1,71 @@
+"""Relative attention in linear memory: multiply first, then skew.
+
+C.-Z. A. Huang et al. 2018 (arXiv:1809.04281), section 3.4. For causal attention over at most ``max_length`` positions:
+
+    s_ij = (q_i . k_j + q_i . E[j - i]) / sqrt(d),        E one row per distance, -(max_length - 1) to 0
+
+Column c of Q E^T belongs to distance c - (L - 1), so row i must move left by L - 1 - i. Padding one column on the left
+and reading the numbers in rows of another length does that without a copy per pair.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from posenc_lib import validate
+from posenc_lib.relative import pick, relative_position
+from posenc_lib.scheme import PositionScheme
+
+
+def skew(logits: Tensor) -> Tensor:
+    """Move row i of a square matrix left by L - 1 - i, so that column "distance" becomes column "key".
+
+    Args:
+        logits: (..., L, L); column c of row i belongs to the key at i + c - (L - 1).
+    Returns:
+        (..., L, L); entry (i, j) with j <= i is ``logits[i, j - i + L - 1]``, entries above the diagonal are left over
+        from the next row and mean nothing.
+    Raises:
+        ValueError: if the last two axes differ.
+    Source: C.-Z. A. Huang et al. 2018 (arXiv:1809.04281), section 3.4.1.
+    """
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"logits must be a tensor (..., L, L), got {type(logits).__name__}")
+    if logits.dim() < 2 or logits.shape[-1] != logits.shape[-2]:
+        raise ValueError(f"logits must have shape (..., L, L), got {tuple(logits.shape)}")
+    length = logits.shape[-1]
+    padded = nn.functional.pad(logits, (1, 0))
+    return padded.reshape(*logits.shape[:-2], length + 1, length)[..., 1:, :]
+
+
+class MusicTransformer(PositionScheme):
+    """Adds a learned vector per distance to the keys, looking back only; use with a causal mask.
+
+    Args:
+        head_dim: width d of a head.
+        max_length: number of distances, 0 to max_length - 1.
+    """
+
+    def __init__(self, head_dim: int, max_length: int):
+        super().__init__()
+        self.head_dim = validate.integer("head_dim", head_dim, at_least=1)
+        self.max_length = validate.integer("max_length", max_length, at_least=1)
+        self.table = nn.Parameter(torch.randn(max_length, head_dim) * head_dim**-0.5)
+
+    def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """q_i . E[j - i] / sqrt(d) for j <= i, and 0 for the keys after the query, which have no row.
+
+        Raises:
+            ValueError: if a key is max_length or more positions before its query.
+        """
+        validate.last_axis("q", q, self.head_dim)
+        relative = relative_position(query_positions, key_positions)
+        if relative.numel() and (farthest := -int(relative.min())) >= self.max_length:
+            raise ValueError(
+                f"key_positions must be less than max_length = {self.max_length} before the query, got {farthest}"
+            )
+        length = len(query_positions)
+        if torch.equal(query_positions, key_positions) and bool((query_positions.diff() == 1).all()):
+            bias = skew(q @ self.table[-length:].to(q).mT)
+        else:
+            bias = pick(q @ self.table.to(q).mT, relative.clamp(max=0) + self.max_length - 1)
+        return bias.masked_fill(relative > 0, 0.0) * self.scale(self.head_dim)

@@ -1,0 +1,96 @@
+"""Transformer-XL's score: content and distance, each once for the query and once for everybody.
+
+Dai et al. 2019 (arXiv:1901.02860), section 3.3. With R_{i-j} the sinusoidal encoding of the distance and W_R learned:
+
+    s_ij = ( q_i.k_j + q_i.W_R R_{i-j} + u.k_j + v.W_R R_{i-j} ) / sqrt(d)
+             (a)       (b)               (c)     (d)
+
+It comes from expanding the score of x_i + P_i with x_j + P_j: P_j becomes the distance, and the query's own position,
+which must not matter, becomes two learned vectors u and v. Keys may come from an earlier segment (a memory): only
+distances enter.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from posenc_lib import validate
+from posenc_lib.relative import distinct, pick, relative_position
+from posenc_lib.scheme import PositionScheme
+from posenc_lib.schemes.sinusoidal import encode
+
+
+def relative_shift(logits: Tensor) -> Tensor:
+    """Move row i of (..., Lq, Lr) left by Lq - 1 - i, so that a column that means a distance comes to mean a key.
+
+    Args:
+        logits: (..., Lq, Lr) with Lr >= Lq; column c stands for the distance i - j = Lr - 1 - c.
+    Returns:
+        (..., Lq, Lr) whose column j is the key at place j, when the query of row i stands at place Lr - Lq + i. Entries
+        with j behind the query are left over from the next row and mean nothing.
+    Raises:
+        ValueError: if there are more rows than columns.
+    Source: Dai et al. 2019 (arXiv:1901.02860), appendix B.
+    """
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"logits must be a tensor (..., Lq, Lr), got {type(logits).__name__}")
+    if logits.dim() < 2 or logits.shape[-2] > logits.shape[-1]:
+        raise ValueError(f"logits must have shape (..., Lq, Lr) with Lr >= Lq, got {tuple(logits.shape)}")
+    rows, columns = logits.shape[-2:]
+    padded = nn.functional.pad(logits, (1, 0))
+    return padded.reshape(*logits.shape[:-2], columns + 1, rows)[..., 1:, :].reshape(logits.shape)
+
+
+def score_terms(
+    q: Tensor, k: Tensor, r: Tensor, u: Tensor, v: Tensor, index: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The four terms of the score, not yet divided by sqrt(d).
+
+    Args:
+        q: (B, H, Lq, d) queries.
+        k: (B, H, Lk, d) keys.
+        r: (H, R, d) projected encodings W_R R of the distances that occur.
+        u, v: (H, d) what every query asks of contents and of distances.
+        index: (Lq, Lk) row of r for each pair.
+    Returns:
+        (a) content-content (B, H, Lq, Lk), (b) content-distance (B, H, Lq, Lk), (c) everybody-content (B, H, 1, Lk),
+        (d) everybody-distance (1, H, Lq, Lk).
+    Source: Dai et al. 2019 (arXiv:1901.02860), section 3.3.
+    """
+    a = q @ k.mT
+    b = pick(q @ r.mT, index)
+    c = u[:, None] @ k.mT
+    d = (v[:, None] @ r.mT).squeeze(-2)[None, :, index]
+    return a, b, c, d
+
+
+class TransformerXL(PositionScheme):
+    """Scores with sinusoidal distances, a learned projection of them, and two learned vectors per head.
+
+    Args:
+        num_heads: H.
+        head_dim: width d of a head; H * d, the width of the sinusoid, must be even.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int):
+        super().__init__()
+        self.num_heads = validate.integer("num_heads", num_heads, at_least=1)
+        self.head_dim = validate.integer("head_dim", head_dim, at_least=1)
+        self.width = validate.width("num_heads * head_dim", num_heads * head_dim)
+        self.u = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
+        self.v = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
+        self.r_proj = nn.Linear(self.width, self.width, bias=False)
+
+    def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """Terms (b), (c) and (d), divided by sqrt(d)."""
+        _, b, c, d = self.terms(q, k, query_positions, key_positions)
+        return (b + c + d) * self.scale(self.head_dim)
+
+    def terms(
+        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The four terms of :func:`score_terms` for tokens at these positions."""
+        validate.last_axis("q", q, self.head_dim)
+        distances, index = distinct(-relative_position(query_positions, key_positions))
+        r = self.r_proj(encode(distances, self.width).to(self.r_proj.weight))
+        r = r.unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1)
+        return score_terms(q, k, r.to(q), self.u.to(q), self.v.to(q), index)
