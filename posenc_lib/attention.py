@@ -140,7 +140,7 @@ def _located(
     """Hooks 2 and 3: transformed q and k, and the score bias in their dtype."""
     q, k = scheme.transform(q, query_positions), scheme.transform(k, key_positions)
     bias = scheme.score_bias(q, k, query_positions, key_positions)
-    return q, k, None if bias is None else bias.to(q.dtype)
+    return q, k, None if bias is None else torch.atleast_2d(bias.to(q.dtype))  # the fused kernel wants two axes
 
 
 def _visible(
@@ -182,6 +182,7 @@ def _check(
     n_queries, n_keys = q.shape[2], k.shape[2]
     if key_positions is None:
         key_positions = torch.arange(n_keys, device=k.device)
+    key_positions = validate.positions("key_positions", key_positions, length=n_keys)
     if query_positions is None:
         if n_queries > n_keys:
             raise ValueError(
@@ -189,8 +190,8 @@ def _check(
             )
         query_positions = key_positions[n_keys - n_queries :]
     query_positions = validate.positions("query_positions", query_positions, length=n_queries)
-    key_positions = validate.positions("key_positions", key_positions, length=n_keys)
-    return query_positions.to(q.device), key_positions.to(k.device)
+    # in int64, because the difference of two positions may not fit in uint8 or int8
+    return query_positions.to(q.device, torch.int64), key_positions.to(k.device, torch.int64)
 
 
 def _check_values(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Tensor | None, mask: Tensor | None) -> None:
