@@ -95,7 +95,7 @@ def attend(
     weights = s.softmax(-1) if visible is None else _masked_softmax(s, visible)
     o = weights @ v
     extra = scheme.value_bias(weights, query_positions, key_positions)
-    return o if extra is None else o + extra.to(o.dtype)
+    return o if extra is None else o + _fits("value_bias", extra, o.shape).to(o.dtype)
 
 
 def _bias_of_distance_only(scheme: PositionScheme) -> bool:
@@ -125,7 +125,7 @@ def _attend_by_distance(
     """
     first, last = key_positions[0] - query_positions[-1], key_positions[-1] - query_positions[0]
     relative = torch.arange(int(first), int(last) + 1, device=q.device)
-    bias = scheme.distance_bias(relative).to(q.dtype)
+    bias = _fits("distance_bias", scheme.distance_bias(relative), (q.shape[1], len(relative))).to(q.dtype)
     if causal:
         bias = bias.masked_fill(relative > 0, -torch.inf)
     q, k = scheme.transform(q, query_positions), scheme.transform(k, key_positions)
@@ -140,7 +140,17 @@ def _located(
     """Hooks 2 and 3: transformed q and k, and the score bias in their dtype."""
     q, k = scheme.transform(q, query_positions), scheme.transform(k, key_positions)
     bias = scheme.score_bias(q, k, query_positions, key_positions)
-    return q, k, None if bias is None else torch.atleast_2d(bias.to(q.dtype))  # the fused kernel wants two axes
+    if bias is None:
+        return q, k, None
+    _fits("score_bias", bias, (*q.shape[:3], k.shape[2]))
+    return q, k, torch.atleast_2d(bias.to(q.dtype))  # the fused kernel wants two axes
+
+
+def _fits(hook: str, bias: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Refuse a bias that would stretch what it is added to, such as one for four heads added to a single head."""
+    if bias.dim() > len(shape) or any(n not in (1, m) for n, m in zip(bias.shape[::-1], shape[::-1], strict=False)):
+        raise ValueError(f"{hook} must fit {tuple(shape)}, got {tuple(bias.shape)}: has the scheme as many heads as q?")
+    return bias
 
 
 def _visible(

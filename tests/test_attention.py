@@ -1,5 +1,6 @@
 """The one attention against a plain loop over the formula, against torch's own, and its refusals."""
 
+import itertools
 import math
 
 import pytest
@@ -49,27 +50,53 @@ class EmptyValueBias(Fused):
         return None
 
 
-def loop(q, k, v, query_positions, key_positions, causal, padding, place_4):
-    """The formula at the top of scheme.py, one number at a time; returns scores and outputs."""
+class Distance(Fused):
+    """Place 3 with a number that depends on the head and on j - i only."""
+
+    score_bias = PositionScheme.score_bias
+
+    def distance_bias(self, relative_position):
+        r = relative_position.double()
+        return torch.stack([r.sin(), r / 10])
+
+
+class DistanceByPairs(Distance):
+    """The same formula as ``Distance``, but with one number per pair of tokens."""
+
+    def score_bias(self, q, k, query_positions, key_positions):
+        return self.distance_bias((key_positions - query_positions[:, None]).flatten()).view(-1, q.shape[2], k.shape[2])
+
+
+def bias_of_content(head, q_i, k_j, r):
+    return q_i[0] * k_j[1] * math.sin(r)
+
+
+def bias_of_distance(head, q_i, k_j, r):
+    return (math.sin(r), r / 10)[head]
+
+
+def loop(q, k, v, query_positions, key_positions, hidden, bias=bias_of_content, place_4=False):
+    """The formula at the top of scheme.py, one number at a time; returns scores and outputs.
+
+    Query number a of batch b does not see key number e if ``hidden(b, a, e)``.
+    """
     (B, H, Lq, d), Lk = q.shape, k.shape[2]
     s_all, o_all = torch.zeros(B, H, Lq, Lk, dtype=torch.float64), torch.zeros(B, H, Lq, d, dtype=torch.float64)
     q, k, v = q.tolist(), k.tolist(), v.tolist()
-    for b in range(B):
-        for h in range(H):
-            for a, i in enumerate(query_positions):
-                q_i = [math.cos(i) * c for c in q[b][h][a]]
-                seen = []
-                for e, j in enumerate(key_positions):
-                    k_j = [math.cos(j) * c for c in k[b][h][e]]
-                    s = SCALE * sum(x * y for x, y in zip(q_i, k_j, strict=True)) + q_i[0] * k_j[1] * math.sin(j - i)
-                    s_all[b, h, a, e] = s
-                    if not (padding is not None and padding[b][e]) and not (causal and j > i):
-                        seen.append((e, j, s))
-                total = sum(math.exp(s) for _, _, s in seen)
-                for e, j, s in seen:
-                    for c in range(d):
-                        moved = math.sin(j - i) * (c + 1) if place_4 else 0.0
-                        o_all[b, h, a, c] += math.exp(s) / total * (v[b][h][e][c] + moved)
+    for b, h, a in itertools.product(range(B), range(H), range(Lq)):
+        i, seen = query_positions[a], []
+        q_i = [math.cos(i) * c for c in q[b][h][a]]
+        for e, j in enumerate(key_positions):
+            k_j = [math.cos(j) * c for c in k[b][h][e]]
+            s = SCALE * sum(x * y for x, y in zip(q_i, k_j, strict=True)) + bias(h, q_i, k_j, j - i)
+            s_all[b, h, a, e] = s
+            if not hidden(b, a, e):
+                seen.append((e, j, s))
+        total = sum(math.exp(s) for _, _, s in seen)
+        for e, j, s in seen:
+            for c in range(d):
+                moved = math.sin(j - i) * (c + 1) if place_4 else 0.0
+                o_all[b, h, a, c] += math.exp(s) / total * (v[b][h][e][c] + moved)
     return s_all, o_all
 
 
@@ -81,31 +108,41 @@ POSITIONS = {  # query and key positions; None is the default
     "more queries than keys": ([0, 1, 2, 3], [1, 2], 4, 2),
 }
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6, torch.bfloat16: 0.05}
+MASKS = list(itertools.product([False, True], repeat=3))
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
-@pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
+@pytest.mark.parametrize("causal, padded, masked", MASKS, ids=lambda on: "yes" if on else "no")
 @pytest.mark.parametrize("place", POSITIONS)
-def test_agrees_with_the_formula_in_a_loop(place, causal, padded, dtype, device):
+def test_agrees_with_the_formula_in_a_loop(place, causal, padded, masked, dtype, device):
     query_positions, key_positions, Lq, Lk = POSITIONS[place]
-    q, k, v = (torch.randn(2, 3, n, 4, dtype=torch.float64).to(device, dtype) for n in (Lq, Lk, Lk))
-    padding = torch.tensor([[True, False, False, True, False], [False, False, True, False, True]])[:, :Lk]
+    q, k, v = (torch.randn(2, 2, n, 4, dtype=torch.float64).to(device, dtype) for n in (Lq, Lk, Lk))
+    padding = torch.tensor([[True, False, False, True, False], [False, False, True, False, True]])[:, :Lk].to(device)
+    mask = (torch.arange(Lq)[:, None] + torch.arange(Lk)).remainder(3).bool().to(device)
     chosen = {
         "query_positions": None if query_positions is None else torch.tensor(query_positions),
         "key_positions": None if key_positions is None else torch.tensor(key_positions),
     }
-    masks = {"causal": causal, "key_padding_mask": padding.to(device) if padded else None}
+    masks = {"causal": causal, "key_padding_mask": padding if padded else None, "mask": mask if masked else None}
     key_list = key_positions or list(range(Lk))
     query_list = query_positions or key_list[Lk - Lq :]
     near = {"atol": TOLERANCE[dtype], "rtol": TOLERANCE[dtype], "check_dtype": False, "check_device": False}
 
-    for scheme, place_4 in ((Everything(), True), (Fused(), False), (EmptyValueBias(), False)):
-        s, o = loop(q, k, v, query_list, key_list, causal, padding.tolist() if padded else None, place_4)
-        result = attend(q, k, v, scheme, **chosen, **masks)
-        assert (result.dtype, result.device) == (q.dtype, q.device)
-        torch.testing.assert_close(result, o, **near)
-        torch.testing.assert_close(scores(q, k, scheme, **chosen), s, **near)
+    def hidden(b, a, e):
+        future = key_list[e] > query_list[a]
+        return (causal and future) or (padded and padding[b, e].item()) or (masked and not mask[a, e].item())
+
+    for schemes, bias, place_4 in (
+        ([Everything()], bias_of_content, True),
+        ([Fused(), EmptyValueBias()], bias_of_content, False),
+        ([Distance(), DistanceByPairs()], bias_of_distance, False),
+    ):
+        s, o = loop(q, k, v, query_list, key_list, hidden, bias, place_4)
+        for scheme in schemes:
+            result = attend(q, k, v, scheme, **chosen, **masks)
+            assert (result.dtype, result.device) == (q.dtype, q.device)
+            torch.testing.assert_close(result, o, **near)
+            torch.testing.assert_close(scores(q, k, scheme, **chosen), s, **near)
 
 
 def test_all_four_places_in_one_layer():
@@ -113,19 +150,56 @@ def test_all_four_places_in_one_layer():
     y = scheme.embed(x, torch.tensor(p))[:, None]
     rows = [[c + i / 50 for c in row] for row, i in zip(x[0].tolist(), p, strict=True)]
     by_hand = torch.tensor([[rows]], dtype=torch.float64)
-    _, expected = loop(by_hand, by_hand, by_hand, p, p, causal=False, padding=None, place_4=True)
+    _, expected = loop(by_hand, by_hand, by_hand, p, p, hidden=lambda b, a, e: False, place_4=True)
     result = attend(y, y, y, scheme, query_positions=torch.tensor(p), key_positions=torch.tensor(p))
     torch.testing.assert_close(result, expected, rtol=0, atol=1e-12)
 
 
-def test_value_bias_alone_leaves_the_fused_kernel(monkeypatch):
-    calls, kernel = [], F.scaled_dot_product_attention
-    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: calls.append(1) or kernel(*a, **k))
+@pytest.fixture
+def kernel_masks(monkeypatch):
+    """The masks that torch's fused kernel is given, one per call."""
+    masks, kernel = [], F.scaled_dot_product_attention
+
+    def spy(*args, attn_mask=None, **options):
+        masks.append(attn_mask)
+        return kernel(*args, attn_mask=attn_mask, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
+    return masks
+
+
+def test_only_a_value_bias_leaves_the_fused_kernel(kernel_masks):
     q = torch.randn(1, 2, 3, 4)
-    for scheme, expected in ((NoPosition(), 1), (Fused(), 1), (EmptyValueBias(), 0), (Everything(), 0)):
-        calls.clear()
+    for scheme, expected in (
+        (NoPosition(), 1),
+        (Fused(), 1),
+        (Distance(), 1),
+        (EmptyValueBias(), 0),
+        (Everything(), 0),
+    ):
+        kernel_masks.clear()
         attend(q, q, q, scheme)
-        assert len(calls) == expected, type(scheme).__name__
+        assert len(kernel_masks) == expected, type(scheme).__name__
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_bias_of_distance_is_stored_once_per_distance(kernel_masks, causal):
+    q, k = torch.randn(1, 2, 30, 4), torch.randn(1, 2, 50, 4)
+    attend(q, k, k, Distance(), causal=causal)
+    assert kernel_masks[0].untyped_storage().nbytes() == 4 * 2 * (30 + 50 - 1)
+    attend(q, k, k, DistanceByPairs(), causal=causal)
+    assert kernel_masks[1].untyped_storage().nbytes() == 4 * 2 * 30 * 50
+
+
+def test_gradient_of_a_bias_of_distance():
+    q, k = torch.randn(1, 2, 3, 4, dtype=torch.float64), torch.randn(1, 2, 5, 4, dtype=torch.float64)
+    scheme = Distance()
+
+    def output(slope):
+        scheme.distance_bias = lambda relative_position: slope[:, None] * relative_position
+        return attend(q, k, k, scheme, causal=True)
+
+    assert torch.autograd.gradcheck(output, torch.randn(2, dtype=torch.float64, requires_grad=True))
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 1), (2, 1, 1), (2, 3, 5), (2, 1, 3, 5), (1, 1, 1, 1)], ids=str)
@@ -192,7 +266,7 @@ def test_no_position_is_torch_transformer_layer(causal):
     torch.testing.assert_close(y, layer(x, src_mask=hidden), rtol=0, atol=1e-12)
 
 
-SCHEMES = [NoPosition(), Rotary(4), Fused(), EmptyValueBias(), Everything()]
+SCHEMES = [NoPosition(), Rotary(4), Fused(), Distance(), EmptyValueBias(), Everything()]
 each_scheme = pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: type(s).__name__)
 
 
@@ -298,6 +372,10 @@ REFUSED_BY_ATTEND = [
     ({"key_padding_mask": torch.zeros(2, 4).bool()}, ValueError, ("key_padding_mask", "(2, 5)", "(2, 4)")),
     ({"key_padding_mask": torch.zeros(1, 5).bool()}, ValueError, ("key_padding_mask", "(2, 5)", "(1, 5)")),
     ({"key_padding_mask": torch.zeros(5).bool()}, ValueError, ("key_padding_mask", "(5,)")),
+    ({"mask": torch.ones(5, 5)}, TypeError, ("mask", "bool", "float32")),
+    ({"mask": torch.ones(5, 4).bool()}, ValueError, ("mask", "(5, 5)", "(5, 4)")),
+    ({"mask": torch.ones(1, 5).bool()}, ValueError, ("mask", "(5, 5)", "(1, 5)")),
+    ({"mask": torch.ones(2, 1, 5, 5).bool()}, ValueError, ("mask", "(Lq, Lk)", "(2, 1, 5, 5)")),
 ]
 
 
@@ -315,3 +393,20 @@ def test_refusals_name_argument_and_value(call, changed, error, words):
     assert refusal.type is error
     for word in words:
         assert word in str(refusal.value)
+
+
+@pytest.mark.parametrize("scheme", [Distance(), DistanceByPairs()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("heads", [1, 3])
+def test_a_scheme_for_other_heads_is_refused_rather_than_stretched(scheme, heads):
+    q = torch.randn(1, heads, 5, 4)
+    with pytest.raises(ValueError, match=r"(score|distance)_bias must fit .*, got \(2, "):
+        attend(q, q, q, scheme)
+    with pytest.raises(ValueError, match=r"score_bias must fit .*, got \(2, 5, 5\)"):
+        scores(q, q, scheme)
+
+
+def test_a_value_bias_for_other_heads_is_refused_rather_than_stretched():
+    scheme, q = EmptyValueBias(), torch.randn(1, 1, 5, 4)
+    scheme.value_bias = lambda *args: torch.zeros(1, 2, 5, 4)
+    with pytest.raises(ValueError, match=r"value_bias must fit \(1, 1, 5, 4\), got \(1, 2, 5, 4\)"):
+        attend(q, q, q, scheme)
