@@ -46,8 +46,8 @@ def sum_by_row(weights: Tensor, index: Tensor, rows: int) -> Tensor:
 def toeplitz_rows_reversed(bias: Tensor, rows: int) -> Tensor:
     """All pairs of contiguous tokens from one value per distance, without copying: a view, rows in reverse order.
 
-    Entry (i, j) depends on j - i only, so row i is row i + 1 moved by one place. Reading ``bias`` with step 1 along both
-    axes gives these rows from the last to the first (PyTorch has no negative steps).
+    Entry (i, j) depends on j - i only, so row i is row i + 1 moved by one place. Reading ``bias`` with step 1 along
+    both axes gives these rows from the last to the first (PyTorch has no negative steps).
 
     Args:
         bias: (..., rows + columns - 1), ascending relative position.

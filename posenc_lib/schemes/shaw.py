@@ -6,7 +6,7 @@ Shaw et al. 2018 (arXiv:1803.02155), equations 3 and 4, with w_r = r clipped to 
     o_i  = sum_j softmax(s)_ij (v_j + a^V[w_{j-i}])
 
 The vectors are added after the projections, in every layer. Both tables have 2 clip + 1 rows, so q_i . a^K is computed
-once per row and then picked, instead of building an (L, L, d) table.
+once per row and then picked, instead of building the (L, L, d) tensor of section 3.3.
 """
 
 import torch
@@ -39,8 +39,10 @@ class Shaw(PositionScheme):
 
     Args:
         head_dim: width d of a head.
-        clip: largest distance with a row of its own.
+        clip: largest distance with a row of its own; 0 tells attention nothing.
         num_heads: give each of so many heads its own tables (num_heads, 2*clip+1, d); shared by the heads if None.
+    Raises:
+        ValueError: a number that is too small or not whole.
     """
 
     def __init__(self, head_dim: int, clip: int, num_heads: int | None = None):
@@ -48,17 +50,20 @@ class Shaw(PositionScheme):
         self.head_dim = validate.integer("head_dim", head_dim, at_least=1)
         self.clip = validate.integer("clip", clip, at_least=0)
         heads = () if num_heads is None else (validate.integer("num_heads", num_heads, at_least=1),)
-        self.key_table = nn.Parameter(torch.randn(*heads, 2 * clip + 1, head_dim) * head_dim**-0.5)
-        self.value_table = nn.Parameter(torch.randn(*heads, 2 * clip + 1, head_dim) * head_dim**-0.5)
+        shape = (*heads, 2 * self.clip + 1, self.head_dim)
+        self.key_table = nn.Parameter(torch.randn(shape) * self.head_dim**-0.5)
+        self.value_table = nn.Parameter(torch.randn(shape) * self.head_dim**-0.5)
 
     def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """q_i . a^K[j - i] / sqrt(d), shape (B, H, Lq, Lk)."""
+        """q_i . a^K[j - i] / sqrt(d), shape (B, H, Lq, Lk). Source: the second term of equation 5."""
         validate.last_axis("q", q, self.head_dim)
+        if self.key_table.dim() == 3 and len(self.key_table) != q.shape[1]:
+            raise ValueError(f"q must have num_heads = {len(self.key_table)} heads, got {q.shape[1]}")
         logits = q @ self.key_table.to(q).mT
         return pick(logits, self._index(query_positions, key_positions)) * self.scale(self.head_dim)
 
     def value_bias(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """sum_j weights_ij a^V[j - i], shape (B, H, Lq, d)."""
+        """sum_j weights_ij a^V[j - i], shape (B, H, Lq, d). Source: the second term of equation 3."""
         sums = sum_by_row(weights, self._index(query_positions, key_positions), 2 * self.clip + 1)
         return sums @ self.value_table.to(sums)
 

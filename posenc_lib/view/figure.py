@@ -9,7 +9,7 @@ import io
 import matplotlib.pyplot as plt
 import numpy as np
 from cycler import cycler
-from IPython.display import Markdown, display
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -72,7 +72,7 @@ def show(fig: Figure, caption: str, alt: str) -> None:
     FigureCanvasAgg(fig).draw()
     bundle = {"text/plain": f"{alt}\n{digest(fig)}", "image/png": png(fig, compress_level=9)}
     display(bundle, metadata={"image/png": {"alt": alt}}, raw=True)
-    display(Markdown(f"*{caption}*" if "*" not in caption else caption))
+    display({"text/plain": caption, "text/markdown": f"*{caption}*"}, raw=True)
     plt.close(fig)
 
 
