@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -27,7 +28,7 @@ def exercises_of(path):
     cells = nbformat.read(path, 4).cells
     setup = next(c.source for c in cells if c.cell_type == "code")
     pairs = []
-    for cell, following in zip(cells, cells[1:], strict=False):
+    for cell, following in pairwise(cells):
         if cell.cell_type == "markdown" and (found := SOLUTION.search(cell.source)):
             pairs.append((found[1], following.source))
     return setup, pairs

@@ -69,7 +69,7 @@ def test_training_is_repeatable_and_learns_what_needs_position():
     outcomes = []
     for scheme in (Sinusoidal(32), Sinusoidal(32), NoPosition()):
         model = TinyTransformer(scheme, 4, causal=False, dim=32, layers=1)
-        train(model, lambda *args: reverse(*args, vocabulary=4), length=4, steps=120)
+        train(model, lambda *args: reverse(*args, vocabulary=4), length=4, steps=300)
         outcomes.append(accuracy(model, lambda *args: reverse(*args, vocabulary=4), 4))
     first, again, without = outcomes
     assert first == again
