@@ -1,0 +1,68 @@
+# Everything runs in .venv, which the first target that needs it sets up. Versions stand in requirements.txt.
+
+.DEFAULT_GOAL := help
+.PHONY: help lab test notebooks bench check clean
+
+# The first that runs and is new enough; a shim that cannot run is passed over. Override: make lab PYTHON=/path/to/python
+PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(if $(shell \
+	$(python) -c 'import sys; print("yes" if (3, 11) <= sys.version_info[:2] <= (3, 13) else "")' 2>/dev/null),$(python))))
+
+# Where torch without CUDA comes from. Without it Linux fetches gigabytes of CUDA, of no use without an NVIDIA GPU.
+# Override with an empty one for the ordinary index: make lab TORCH_INDEX=
+ifeq ($(shell uname -s)$(shell command -v nvidia-smi 2>/dev/null),Linux)
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+endif
+
+VENV := .venv/bin/python
+LAB := .venv/.lab-is-set-up
+TESTS := .venv/.tests-are-set-up
+PIP := $(VENV) -m pip install --quiet --disable-pip-version-check
+REACHABLE := $(VENV) -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)'
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+lab: $(LAB)  ## open the course in JupyterLab; prints the address
+	$(VENV) -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
+
+test: $(TESTS)  ## run everything: lint, unit tests, notebooks, sliders in a browser
+	@failed=""; \
+	$(VENV) -m ruff check . || failed="$$failed lint"; \
+	$(VENV) -m pytest -n2 --ignore=tests/browser tests || failed="$$failed unit-tests"; \
+	$(VENV) -m pytest --nbval --nbval-current-env --nbval-cell-timeout=120 \
+		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n2 --dist loadscope notebooks || failed="$$failed notebooks"; \
+	$(VENV) -m pytest tests/browser || failed="$$failed browser"; \
+	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
+
+notebooks: $(TESTS)  ## run every notebook and save it in its canonical form
+	$(VENV) tests/notebooks/canonical.py
+
+bench: $(TESTS)  ## measure speed beside other implementations
+	$(VENV) tests/bench.py
+
+check: $(LAB)  ## say whether everything that the course needs is installed
+	$(VENV) -m posenc_lib.check_setup
+
+clean:  ## remove .venv and caches
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	find . -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
+
+$(VENV):
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "No Python from 3.11 to 3.13 found: install one, or name it with make PYTHON=/path/to/python."; exit 1; fi
+	@echo "Setting up .venv, once. This takes a few minutes."
+	$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
+
+$(LAB): requirements.txt pyproject.toml | $(VENV)
+	@$(VENV) -m pip --version >/dev/null 2>&1 || $(VENV) -m ensurepip
+ifneq ($(TORCH_INDEX),)
+	@if $(REACHABLE) $(TORCH_INDEX) 2>/dev/null; then index="--extra-index-url $(TORCH_INDEX)"; \
+	else echo "$(TORCH_INDEX) cannot be reached: torch comes from the ordinary index."; fi; \
+	$(PIP) $$index $$(sed -n 's/^\(torch==[^ #]*\).*/\1/p' requirements.txt)
+endif
+	$(PIP) -r requirements.txt
+	@touch $@
+
+$(TESTS): $(LAB) tests/requirements.txt
+	$(PIP) -r tests/requirements.txt
+	@touch $@
