@@ -9,8 +9,11 @@ from pathlib import Path
 REQUIREMENTS = Path(__file__).parents[1] / "requirements.txt"
 PYTHON = (3, 11), (3, 13)  # oldest and newest
 PACKAGES = ("torch", "numpy", "matplotlib", "jupyterlab", "ipywidgets", "anywidget")
-WIDGETS = {"@jupyter-widgets/jupyterlab-manager": "ipywidgets", "anywidget": "anywidget"}  # extension: its package
-INSTALL = f"{Path(sys.executable).name} -m pip install"
+EXTENSIONS = {
+    "@jupyter-widgets/jupyterlab-manager": "jupyterlab_widgets",
+    "anywidget": "anywidget",
+}  # and their packages
+INSTALL = f"{sys.executable} -m pip install"
 
 
 def main() -> int:
@@ -74,11 +77,10 @@ def _device() -> tuple[str, str, str]:
 
 def _widgets() -> tuple[str, str, str]:
     folder = Path(sys.prefix, "share", "jupyter", "labextensions")
-    missing = [package for extension, package in WIDGETS.items() if not (folder / extension).is_dir()]
-    if not missing:
-        return "sliders", "JupyterLab extensions of ipywidgets and anywidget", ""
-    packages = " ".join(["jupyterlab_widgets", "anywidget"] if "ipywidgets" in missing else missing)
-    return "sliders", f"no JupyterLab extension of {' and '.join(missing)}", f"Run: {INSTALL} --force-reinstall {packages}"
+    missing = " ".join(package for name, package in EXTENSIONS.items() if not (folder / name).is_dir())
+    if missing:
+        return "sliders", f"no JupyterLab extension of {missing}", f"Run: {INSTALL} --force-reinstall {missing}"
+    return "sliders", "JupyterLab extensions of ipywidgets and anywidget", ""
 
 
 def _marks() -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """The check of the set-up names what is missing and never fails itself."""
 
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -21,7 +22,7 @@ def installed(monkeypatch, tmp_path):
 
     monkeypatch.setattr(metadata, "version", version)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    for extension in check_setup.WIDGETS:
+    for extension in check_setup.EXTENSIONS:
         (tmp_path / "share/jupyter/labextensions" / extension).mkdir(parents=True)
     return versions
 
@@ -56,11 +57,11 @@ def test_build_for_a_device_is_the_same_version(installed, capsys):
     assert check_setup.main() == 0
 
 
-@pytest.mark.parametrize("extension", check_setup.WIDGETS)
+@pytest.mark.parametrize("extension", check_setup.EXTENSIONS)
 def test_missing_widget_extension(installed, capsys, tmp_path, extension):
     (tmp_path / "share/jupyter/labextensions" / extension).rmdir()
     assert check_setup.main() == 1
-    assert f"no JupyterLab extension of {check_setup.WIDGETS[extension]}" in capsys.readouterr().out
+    assert f"no JupyterLab extension of {check_setup.EXTENSIONS[extension]}" in capsys.readouterr().out
 
 
 def test_python_out_of_range(installed, capsys, monkeypatch):
@@ -87,11 +88,7 @@ def test_bounds_are_those_of_the_requirements():
 
 
 def test_as_a_program():
-    run = subprocess.run(
-        [sys.executable, "-m", "posenc_lib.check_setup"],
-        capture_output=True,
-        text=True,
-        env={"PYTHONIOENCODING": "ascii"},
-    )
+    command = [sys.executable, "-m", "posenc_lib.check_setup"]
+    run = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert run.returncode == 0, run.stdout + run.stderr
     assert "+ torch " in run.stdout
