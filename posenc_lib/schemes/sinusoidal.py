@@ -87,7 +87,7 @@ class Sinusoidal(PositionScheme):
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """x (B, L, D) plus the encoding of ``positions`` (L,), in the dtype and on the device of x."""
-        validate.tensor("x", x, shape="(B, L, D)")
+        validate.floating("x", validate.tensor("x", x, shape="(B, L, D)"))
         if x.shape[-1] != self.dim:
             raise ValueError(f"x must have width dim = {self.dim}, got {x.shape[-1]}")
         validate.positions("positions", positions, length=x.shape[1])
