@@ -123,8 +123,8 @@ def _tidy(outputs: list, count: int) -> list:
                 continue
         elif "data" in output:
             output.data.pop(WIDGET_VIEW, None)
-            if not output.data:
-                continue
+            if set(output.data) <= {"text/plain"} and not rules.stray_stderr(output.data.get("text/plain", "")):
+                continue  # nothing, or what is left of a progress bar that was a widget
             if output.output_type == "execute_result":
                 output.execution_count = count
         tidy.append(output)

@@ -87,6 +87,7 @@ def test_widget_views_and_empty_outputs_are_dropped():
 )
 def test_progress_bars_are_dropped(text):
     assert written(stream("a\n"), stream(text, "stderr")) == [stream("a\n")]
+    assert written(stream("a\n"), display(text_plain=text)) == [stream("a\n")]
 
 
 @pytest.mark.parametrize("text", [WARNING, BAR + "\n" + WARNING, BAR + "oh\n", "oh 40%| [x]\n", "12 it/s\n"])

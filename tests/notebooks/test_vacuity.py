@@ -28,7 +28,9 @@ MUTATIONS = [
 def copy(tmp_path):
     """A copy of what a notebook needs: the library, the notebooks and the rules under which they are compared."""
     for folder in ("posenc_lib", "notebooks", "tests/notebooks"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"))
+        shutil.copytree(
+            ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+        )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -36,7 +38,12 @@ def copy(tmp_path):
 def nbval(copy, stem):
     """Exit status and output of nbval on one notebook of the copy; it stops at the first failure."""
     command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-cell-timeout=120", "-x", "-q"]
-    options = ["--nbval-sanitize-with=tests/notebooks/sanitize.cfg", "-p", "no:cacheprovider", f"notebooks/{stem}.ipynb"]
+    options = [
+        "--nbval-sanitize-with=tests/notebooks/sanitize.cfg",
+        "-p",
+        "no:cacheprovider",
+        f"notebooks/{stem}.ipynb",
+    ]
     run = subprocess.run(
         command + options, cwd=copy, env=os.environ | {"PYTHONPATH": str(copy)}, capture_output=True, text=True
     )
