@@ -61,6 +61,7 @@ ifneq ($(TORCH_INDEX),)
 	$(PIP) $$index $$(sed -n 's/^\(torch==[^ #]*\).*/\1/p' requirements.txt)
 endif
 	$(PIP) -r requirements.txt
+	@$(VENV) -c 'import matplotlib.pyplot' 2>/dev/null  # builds its font cache now and not under a notebook
 	@touch $@
 
 $(TESTS): $(LAB) tests/requirements.txt
