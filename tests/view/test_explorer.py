@@ -1,0 +1,239 @@
+"""An explorer follows its controls, and what it blits is what a full drawing would show."""
+
+from io import BytesIO
+
+import ipywidgets
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from PIL import Image
+
+from posenc_lib.view import Explorer, choice, heatmap, log_slider, slider, toggle, use_style
+
+X = np.linspace(0, 6, 50)
+
+
+def draw(fig):
+    left, right = fig.subplots(1, 2)
+    left.set(ylim=(-20, 20), title="wave")
+    left.axhline(0, color="grey")
+    return {
+        "wave": left.plot(X, 0 * X),
+        "map": heatmap(right, np.zeros((4, 4)), vmin=-20, vmax=20),
+        "marks": [left.axvline(0), left.axvline(0)],
+        "note": right.text(0, 0, ""),
+    }
+
+
+def update(artists, k):
+    if k == 7:
+        raise ValueError("k must not be 7, got 7")
+    artists.wave.set_ydata(k * np.sin(X))
+    artists.map.set_data(np.arange(16).reshape(4, 4) - k)
+    for step, mark in enumerate(artists.marks, start=1):
+        mark.set_xdata([step * k / 8] * 2)
+    artists.note.set_text(f"k = {k}")
+    return f"The peak is at {k}."
+
+
+def update_limits(artists, k):
+    artists.wave.axes.set_ylim(-k, k)
+    return update(artists, k)
+
+
+def update_title(artists, k):
+    artists.wave.axes.set_title(f"wave of height {k}")
+    return update(artists, k)
+
+
+def explorer(k=3, update=update, **options):
+    return Explorer(draw, update, alt="A wave and a map.", k=slider("height", 1, 20, k), **options)
+
+
+@pytest.fixture
+def drawings(monkeypatch):
+    """One entry for every time a whole figure is drawn."""
+    calls, original = [], FigureCanvasAgg.draw
+    monkeypatch.setattr(FigureCanvasAgg, "draw", lambda canvas: (calls.append(canvas), original(canvas)))
+    return calls
+
+
+def test_first_state_is_drawn():
+    e = explorer()
+    assert e.picture.startswith(b"\x89PNG")
+    assert e.words == "The peak is at 3."
+    assert e.values == {"k": 3}
+    assert e.picture != explorer(4).picture
+
+
+@pytest.mark.parametrize("update", [update, update_limits, update_title])
+@pytest.mark.parametrize("style", [False, True])
+def test_moved_picture_is_the_picture_of_a_fresh_explorer(update, style):
+    if style and update is not update_limits:  # there the axes keep the place that the first labels gave them
+        use_style()
+    moved = explorer(3, update)
+    before = moved.picture
+    for k in (20, 1, 12):
+        moved.controls["k"].value = k
+        fresh = explorer(k, update)
+        assert moved.picture == fresh.picture
+        assert moved.words == fresh.words == f"The peak is at {k}."
+    moved.controls["k"].value = 3
+    assert moved.picture == before != fresh.picture
+
+
+@pytest.mark.parametrize("update, expected", [(update, 0), (update_limits, 1), (update_title, 1)])
+def test_whole_figure_is_drawn_only_if_the_background_changed(drawings, update, expected):
+    e = explorer(3, update)
+    assert len(drawings) == 1
+    e.controls["k"].value = 12
+    assert len(drawings) == 1 + expected
+
+
+def test_axes_keep_their_places():
+    use_style()
+    e = explorer(3, update_limits)
+    places = [ax.get_position().bounds for ax in e._figure.axes]
+    e.controls["k"].value = 20
+    assert [ax.get_position().bounds for ax in e._figure.axes] == places
+
+
+def test_a_refusal_is_shown_in_words_and_the_picture_stays():
+    e = explorer(6)
+    picture = e.picture
+    e.controls["k"].value = 7
+    assert e.words == "Not possible: k must not be 7, got 7."
+    assert e.picture == picture
+    e.controls["k"].value = 8
+    assert e.words == "The peak is at 8."
+    assert e.picture == explorer(8).picture
+
+
+@pytest.mark.xfail(
+    reason="an explorer whose first values are refused has no picture to show", strict=True, raises=AttributeError
+)
+def test_a_refusal_at_the_start_is_shown_in_words():
+    assert explorer(7).words == "Not possible: k must not be 7, got 7."
+
+
+def test_other_errors_are_not_swallowed():
+    def broken(artists, k):
+        raise KeyError("wrong name")
+
+    with pytest.raises(KeyError):
+        explorer(3, broken)
+
+
+def pair(clamp):
+    def update_pair(artists, low, high):
+        artists.wave.set_ydata(low * np.sin(X) + high)
+        return f"From {low} to {high}."
+
+    controls = {"low": slider("lowest", 0, 10, 2), "high": slider("highest", 0, 10, 5)}
+    return Explorer(draw, update_pair, "A wave.", clamp, **controls)
+
+
+def test_clamp_moves_the_control_and_says_so():
+    e = pair(lambda low, high: {"high": max(low, high)})
+    assert e.words == "From 2 to 5."
+    e.controls["low"].value = 8
+    assert e.values == {"low": 8, "high": 8}
+    assert e.words == "highest 5 is not possible here, so it is now 8. From 8 to 8."
+    e.controls["low"].value = 4
+    assert e.words == "From 4 to 8."
+
+
+def test_clamp_answers_once(drawings):
+    calls = []
+    e = pair(lambda low, high: calls.append((low, high)) or {"high": max(low, high)})
+    calls.clear()
+    e.controls["low"].value = 8
+    assert calls == [(8, 5)]
+
+
+@pytest.mark.xfail(reason="a clamp can move numbers only, and after an error in it the controls are dead", strict=True)
+def test_clamp_moves_a_menu_too():
+    def update_menu(artists, k, layout):
+        return f"{layout} {k}."
+
+    controls = {"k": slider("height", 0, 10, 2), "layout": choice("layout", ["half", "interleaved"], "half")}
+    e = Explorer(draw, update_menu, "A.", lambda k, layout: {"layout": "interleaved"} if k > 5 else {}, **controls)
+    e.controls["k"].value = 6
+    assert e.words.endswith("interleaved 6.")
+
+
+@pytest.mark.parametrize("alt", ["", " \n"])
+def test_refuses_a_picture_without_alt_text(alt):
+    with pytest.raises(ValueError, match="alt") as refusal:
+        Explorer(draw, update, alt=alt, k=slider("height", 1, 20, 3))
+    assert repr(alt) in str(refusal.value)
+
+
+def test_refuses_to_have_no_controls():
+    with pytest.raises(ValueError, match=r"controls .* got none"):
+        Explorer(draw, update, alt="A wave.")
+
+
+def test_what_a_page_keeps():
+    e = explorer(3)
+    data, metadata = e._repr_mimebundle_()
+    assert metadata == {"image/png": {"alt": "A wave and a map."}}
+    assert data.keys() == {"text/plain", "image/png", "application/vnd.jupyter.widget-view+json"}
+    assert data["image/png"].startswith(b"\x89PNG")
+    lines = data["text/plain"].splitlines()
+    assert lines[:3] == ["A wave and a map.", "height = 3", "The peak is at 3."]
+    assert lines[3:] == e._digest.splitlines()
+    assert data["text/plain"] == explorer(3)._repr_mimebundle_()[0]["text/plain"]
+    assert data["text/plain"] != explorer(4)._repr_mimebundle_()[0]["text/plain"]
+    view = data["application/vnd.jupyter.widget-view+json"]
+    assert (view["version_major"], view["model_id"]) == (2, e._box.model_id)
+    assert list(e._box.children[0].children) == [e.controls["k"]]
+
+
+def test_kept_picture_has_the_pixels_of_the_first_state():
+    e = explorer(3)
+    first = e.picture
+    e.controls["k"].value = 12
+    kept = e._repr_mimebundle_()[0]["image/png"]
+    with Image.open(BytesIO(kept)) as a, Image.open(BytesIO(first)) as b:
+        assert (a.mode, a.size) == ("RGB", (900, 360))
+        assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.xfail(reason="the text mixes the controls of now with the words and numbers of the start", strict=True)
+def test_kept_text_does_not_follow_the_controls():
+    e = explorer(3)
+    before = e._repr_mimebundle_()[0]["text/plain"]
+    e.controls["k"].value = 12
+    assert e._repr_mimebundle_()[0]["text/plain"] == before
+
+
+def test_screen_follows_and_keeps_its_alt_text():
+    e = explorer(3)
+    screen = e._box.children[1]
+    assert screen.alt == "A wave and a map."
+    e.controls["k"].value = 12
+    assert (screen.picture, screen.words) == (e.picture, "The peak is at 12.")
+
+
+@pytest.mark.parametrize(
+    "control, kind, value",
+    [
+        (slider("height", 1, 20, 3), ipywidgets.IntSlider, 3),
+        (slider("height", 0, 1, 0.5, 0.25), ipywidgets.FloatSlider, 0.5),
+        (log_slider("height", 1, 1000, 10), ipywidgets.FloatLogSlider, 10),
+        (choice("height", ("low", "high"), "high"), ipywidgets.Dropdown, "high"),
+        (toggle("height", True), ipywidgets.Checkbox, True),
+    ],
+)
+def test_controls_have_a_label_and_a_start(control, kind, value):
+    assert isinstance(control, kind)
+    assert control.description == "height"
+    assert control.value == value
+
+
+def test_sliders_have_their_limits():
+    control = slider("height", -2, 20, 4, 2)
+    assert (control.min, control.max, control.step) == (-2, 20, 2)
+    control = log_slider("height", 1, 1000, 10)
+    assert (control.min, control.max, control.base) == (0, 3, 10)
