@@ -1,6 +1,7 @@
 """Train a tiny model for a few seconds, and ask how often it is right."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -9,9 +10,21 @@ from tqdm.auto import tqdm
 
 from posenc_lib.lab.tasks import IGNORE
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute with one thread: on tensors this small more of them wait for one another, and may round differently."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 Task = Callable[[int, int, torch.Generator], tuple[Tensor, Tensor]]
 
 
+@_one_thread()
 def train(
     model: nn.Module,
     task: Task,
@@ -49,6 +62,7 @@ def train(
 
 
 @torch.no_grad()
+@_one_thread()
 def accuracy(model: nn.Module, task: Task, length: int, batch: int = 128, seed: int = 1) -> float:
     """Share of the scored places of one fresh batch at which the most likely answer is right."""
     device = next(model.parameters()).device
