@@ -10,6 +10,7 @@ from tqdm.auto import tqdm
 
 from posenc_lib.lab.tasks import IGNORE
 
+
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Compute with one thread: on tensors this small more of them wait for one another, and may round differently."""
