@@ -1,0 +1,303 @@
+"""A real JupyterLab over a copy of the notebooks, a real Chromium in front of it, and a page object for a notebook.
+
+Without a Chromium the tests are skipped; with REQUIRE_BROWSER=1 they fail.
+"""
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from playwright.sync_api import sync_playwright
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+RUN_LIMIT = 300  # seconds for Run All Cells: far more than it takes, so that a busy machine does not matter
+SETTLE_LIMIT = 20  # seconds for an explorer to come to rest after a move
+
+# What JupyterLab itself writes to the console as an error, none of it about widgets.
+UNRELATED = (
+    "favicon",  # no icon in a folder that is being closed
+    "/api/kernels/",  # a connection that closes with its page
+    "lsp",  # no language server is installed
+)
+
+# A notebook with one control of each kind, so that an explorer is tested whatever the course shows.
+EXPLORER = """
+from posenc_lib.view import Explorer, choice, log_slider, slider, toggle, use_style
+
+use_style()
+
+
+def draw(fig):
+    ax = fig.subplots()
+    ax.set(title="A line", xlabel="$x$", ylabel="$y$", xlim=(0, 40), ylim=(0, 41))
+    return {"line": ax.plot([], [])}
+
+
+def update(moving, n, top, height, base, kind, dots):
+    moving.line.set_data(range(n + 1), [height * (i / max(n, 1)) ** (base / 10) * top for i in range(n + 1)])
+    moving.line.set_linestyle({"solid": "-", "dashed": "--"}[kind])
+    moving.line.set_marker("o" if dots else "")
+    return f"n={n} top={top} height={height:.2f} base={base:.4g} kind={kind} dots={dots}."
+
+
+Explorer(
+    draw,
+    update,
+    n=slider("length n", 0, 40, 8),
+    top=slider("top", 1, 40, 20),
+    height=slider("height", 0.0, 1.0, 0.5, 0.05),
+    base=log_slider("base", 1, 100, 10),
+    kind=choice("line", ["solid", "dashed"], "solid"),
+    dots=toggle("dots", False),
+    alt="A line that rises from the left to the right.",
+    clamp=lambda n, top, **others: {"n": min(n, top)},
+)
+"""
+SYNTHETIC = "synthetic.ipynb"
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, without a window."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    executable = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if executable is None:
+        reason = f"no Chromium found: set CHROMIUM or install one of {', '.join(names)}"
+        (pytest.fail if os.environ.get("REQUIRE_BROWSER") == "1" else pytest.skip)(reason)
+    quiet = ("background-networking", "component-update", "sync")
+    arguments = ["--no-sandbox", "--disable-gpu", "--no-first-run", *(f"--disable-{name}" for name in quiet)]
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=executable, args=arguments)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def lab(browser, tmp_path_factory):
+    """The address of a JupyterLab over a copy of the course and the synthetic notebook."""
+    root = tmp_path_factory.mktemp("lab")
+    shutil.copytree(NOTEBOOKS, root / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints", "assignments"))
+    write_synthetic(root / "notebooks" / SYNTHETIC)
+    settings = {
+        "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},  # keep every cell in the page
+        "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    }
+    (root / "settings").mkdir()
+    (root / "settings" / "overrides.json").write_text(json.dumps(settings))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    command += ["--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True"]
+    command += [f"--ServerApp.root_dir={root / 'notebooks'}", f"--LabApp.app_settings_dir={root / 'settings'}"]
+    command += [f"--LabApp.workspaces_dir={root / 'workspaces'}"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # threads of a kernel that wait for each other starve Chromium
+    with open(root / "lab.log", "w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+    try:
+        deadline = time.monotonic() + 90
+        while not answers(port):
+            if server.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"JupyterLab did not start:\n{(root / 'lab.log').read_text()}")
+            time.sleep(0.2)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+
+
+def answers(port: int) -> bool:
+    """Whether something listens on ``port``."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def write_synthetic(path: Path) -> None:
+    """Write EXPLORER as a notebook that was run and saved as the course's are: the picture, but no widget."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(EXPLORER)])
+    NotebookClient(notebook, kernel_name="python3", store_widget_state=False).execute()
+    for output in notebook.cells[0].outputs:
+        output.data.pop("application/vnd.jupyter.widget-view+json", None)
+    nbformat.write(notebook, path)
+
+
+@pytest.fixture(scope="module")
+def opened(browser, lab, notebook):
+    """The page of a notebook, and what it showed before anything ran."""
+    visit = Visit(browser, lab, notebook)
+    yield visit
+    visit.close()
+
+
+@pytest.fixture(scope="module")
+def ran(opened):
+    """The same page after Run All Cells."""
+    opened.run_all()
+    return opened
+
+
+class Visit:
+    """A notebook in the browser."""
+
+    def __init__(self, browser, lab: str, name: str):
+        self.lab, self.name = lab, name
+        self.troubles = []
+        self.page = browser.new_page(viewport={"width": 1280, "height": 1100})
+        self.page.on("pageerror", lambda error: self.note(str(error)))
+        self.page.on("console", lambda message: message.type == "error" and self.note(message.text))
+        self.page.goto(f"{lab}/doc/tree/{name}")
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=90_000)
+        self.wait_for_kernel()
+        cells = self.page.request.get(f"{lab}/api/contents/{name}").json()["content"]["cells"]
+        self.explorer_cells = [i for i, cell in enumerate(cells) if "Explorer(" in cell["source"]]
+        self.before = [self.look(self.cell(i)) for i in self.explorer_cells]
+        self.alt_before = [
+            output["metadata"].get("image/png", {}).get("alt", "")
+            for i in self.explorer_cells
+            for output in cells[i]["outputs"]
+            if "image/png" in output.get("data", {})
+        ]
+        self.broken_before = self.broken_pictures()
+
+    def note(self, trouble: str) -> None:
+        """Keep an error of the page unless it is known to have nothing to do with widgets."""
+        if not any(word in trouble for word in UNRELATED):
+            self.troubles.append(trouble)
+
+    def cell(self, number: int):
+        """A cell, counted as in the file."""
+        return self.page.locator(".jp-Notebook .jp-Cell").nth(number)
+
+    @staticmethod
+    def look(cell) -> dict:
+        """The text in the output of a cell and the widths of its pictures, 0 for one that does not load."""
+        return cell.locator(".jp-Cell-outputArea").evaluate(
+            "area => ({text: area.innerText, widths: [...area.querySelectorAll('img')].map(img => img.naturalWidth)})"
+        )
+
+    def broken_pictures(self) -> list[str]:
+        """The sources of pictures anywhere in the notebook that did not load."""
+        self.page.wait_for_function("[...document.querySelectorAll('.jp-Notebook img')].every(img => img.complete)")
+        return self.page.evaluate(
+            "[...document.querySelectorAll('.jp-Notebook img')].filter(img => !img.naturalWidth).map(img => img.src)"
+        )
+
+    def wait_for_kernel(self) -> None:
+        """Wait until the kernel has nothing to do."""
+        self.page.wait_for_selector(
+            ".jp-Notebook-ExecutionIndicator[data-status=idle]", state="attached", timeout=RUN_LIMIT * 1000
+        )
+
+    def run_all(self) -> None:
+        """Choose Run All Cells in the menu and wait until every cell is done."""
+        self.page.get_by_role("menuitem", name="Run", exact=True).first.click()
+        self.page.get_by_text("Run All Cells", exact=True).first.click()
+        self.page.wait_for_function(
+            "[...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('*'))"
+        )
+        self.page.wait_for_function(
+            "![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('*'))",
+            timeout=RUN_LIMIT * 1000,
+        )
+        self.wait_for_kernel()
+        self.page.wait_for_timeout(1000)  # the last outputs are drawn after the last cell is done
+
+    def explorers(self) -> list["Live"]:
+        """The live explorers of the page, from the top."""
+        boxes = self.page.locator(".jp-Notebook .jp-Cell-outputArea .widget-vbox:has([role=status])")
+        return [Live(self, box) for box in boxes.all()]
+
+    def close(self) -> None:
+        """End the kernel, which would keep its memory, and close the page."""
+        for session in self.page.request.get(f"{self.lab}/api/sessions").json():
+            if session["path"] == self.name:
+                self.page.request.delete(f"{self.lab}/api/sessions/{session['id']}")
+        self.page.close()
+
+
+class Live:
+    """An explorer that runs in a page."""
+
+    def __init__(self, visit: Visit, box):
+        self.visit, self.box = visit, box
+        self.sliders = [Slider(self, handle) for handle in box.locator(".noUi-handle").all()]
+        self.menus = box.locator("select").all()
+        self.boxes_to_tick = box.locator("input[type=checkbox]").all()
+
+    def words(self) -> str:
+        """The sentence below the picture."""
+        return self.box.locator("[role=status]").inner_text()
+
+    def state(self) -> tuple[str, str]:
+        """A digest of the bytes of the picture, and the words."""
+        picture = self.box.locator("img").evaluate(
+            "async img => { await img.decode().catch(() => null); const bytes = await fetch(img.src).catch(() => null);"
+            " return bytes && [...new Uint8Array(await bytes.arrayBuffer())].join(); }"
+        )
+        return hashlib.sha256((picture or "being replaced").encode()).hexdigest(), self.words()
+
+    def settled(self) -> tuple[str, str]:
+        """The state once it has stayed the same for half a second with an idle kernel."""
+        deadline = time.monotonic() + SETTLE_LIMIT
+        last, since = None, time.monotonic()
+        while time.monotonic() < deadline:
+            self.visit.wait_for_kernel()
+            state = (*self.state(), *(slider.readout() for slider in self.sliders))
+            if state != last:
+                last, since = state, time.monotonic()
+            elif time.monotonic() - since > 0.5:
+                return state[:2]
+            self.visit.page.wait_for_timeout(50)
+        pytest.fail(f"the explorer did not come to rest within {SETTLE_LIMIT} seconds")
+
+
+class Slider:
+    """A slider of a live explorer."""
+
+    def __init__(self, explorer: Live, handle):
+        self.explorer, self.handle = explorer, handle
+        self.row = handle.locator("xpath=ancestor::*[contains(@class, 'widget-slider')]")
+
+    def label(self):
+        """The visible label."""
+        return self.row.locator(".widget-label")
+
+    def readout(self) -> str:
+        """The number beside the slider."""
+        return self.row.locator(".widget-readout").inner_text()
+
+    def shows_its_value(self) -> bool:
+        """Whether the readout is where the handle stands, on a straight or a logarithmic scale."""
+        place, number = float(self.handle.get_attribute("aria-valuenow")), float(self.readout())
+        return any(math.isclose(number, value, rel_tol=0.01, abs_tol=0.01) for value in (place, 10**place))
+
+    def press(self, key: str) -> tuple[str, str]:
+        """Press an arrow key on the handle; return the settled state."""
+        self.handle.focus()
+        self.explorer.visit.page.keyboard.press(key)
+        self.explorer.visit.page.wait_for_timeout(50)
+        return self.explorer.settled()
+
+    def drag(self, *fractions: float) -> None:
+        """Take the handle with the mouse and move it quickly to these places along the track, one after the other."""
+        self.handle.scroll_into_view_if_needed()
+        mouse, start = self.explorer.visit.page.mouse, self.handle.bounding_box()
+        track = self.row.locator(".noUi-base").bounding_box()
+        mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
+        mouse.down()
+        for fraction in fractions:
+            mouse.move(track["x"] + fraction * track["width"], track["y"] + track["height"] / 2, steps=20)
+        mouse.up()

@@ -1,0 +1,56 @@
+"""What an explorer promises, on a notebook with one control of each kind."""
+
+import re
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    return "synthetic.ipynb"
+
+
+@pytest.fixture
+def explorer(ran):
+    (only,) = ran.explorers()
+    return only
+
+
+def said(explorer) -> dict:
+    """What the kernel last computed with, from the words: the values of the controls by name."""
+    _, words = explorer.settled()
+    return dict(re.findall(r"(\w+)=([^\s]+?)\.?(?=\s|$)", words))
+
+
+def test_controls_of_each_kind(explorer):
+    assert (len(explorer.sliders), len(explorer.menus), len(explorer.boxes_to_tick)) == (4, 1, 1)
+
+
+def test_alt_text(explorer):
+    assert explorer.box.locator("img").get_attribute("alt") == "A line that rises from the left to the right."
+
+
+def test_kernel_has_the_value_of_the_readout_after_a_fast_drag(explorer):
+    _, top, height, base = explorer.sliders
+    for slider, name in ((top, "top"), (height, "height"), (base, "base")):
+        slider.drag(0.1, 0.9, 0.2, 0.95, 0.7)
+        assert float(said(explorer)[name]) == float(slider.readout())
+
+
+def test_impossible_setting_moves_the_slider_and_says_so(explorer):
+    n, top, *_ = explorer.sliders
+    top.drag(0.3)
+    limit = said(explorer)["top"]
+    n.drag(0.9)
+    _, words = explorer.settled()
+    assert re.match(rf"length n \d+ is not possible here, so it is now {limit}\.", words)
+    assert said(explorer)["n"] == limit == n.readout()
+    n.press("ArrowLeft")
+    assert "not possible" not in explorer.words()
+
+
+def test_menu_and_box_reach_the_kernel(explorer):
+    explorer.menus[0].select_option("dashed")
+    assert said(explorer)["kind"] == "dashed"
+    explorer.boxes_to_tick[0].click()
+    assert said(explorer)["dots"] == "True"

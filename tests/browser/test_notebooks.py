@@ -1,0 +1,93 @@
+"""Every notebook of the course as a learner meets it: opened, run, its controls moved by keyboard and by mouse."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+COURSE = sorted(path.name for path in (Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module", params=["synthetic.ipynb", *COURSE] if COURSE else ["no notebook in notebooks/"])
+def notebook(request):
+    """Each notebook in turn; without one the first page does not open."""
+    return request.param
+
+
+def test_before_it_runs_a_page_shows_pictures(opened):
+    for cell in opened.before:
+        assert cell["widths"] and all(cell["widths"]), f"no picture where the explorer will be: {cell['text'][:200]}"
+        assert "Error displaying widget" not in cell["text"] and "VBox(" not in cell["text"]
+    assert opened.broken_before == []
+    # JupyterLab draws a saved picture without its alt text, so the file is asked; other readers use it.
+    assert len(opened.alt_before) == len(opened.before) and all(alt.strip() for alt in opened.alt_before)
+
+
+def test_it_runs_without_error(ran):
+    errors = ran.page.locator(".jp-OutputArea-output").evaluate_all(
+        "outputs => outputs.filter(o => o.dataset.mimeType === 'application/vnd.jupyter.error'"
+        " || /Error displaying widget|Traceback \\(most recent call last\\)/.test(o.textContent))"
+        ".map(o => o.textContent.slice(0, 500))"
+    )
+    assert errors == []
+    assert ran.troubles == []
+    assert ran.broken_pictures() == []
+    alive = sum(bool(ran.cell(i).locator("[role=status]").count()) for i in ran.explorer_cells)
+    assert alive == len(ran.explorer_cells)
+
+
+def test_picture_has_alt_text_and_words_are_announced(ran):
+    for explorer in ran.explorers():
+        assert explorer.box.locator("img").get_attribute("alt").strip()
+        words = explorer.box.locator("[role=status]")
+        expect(words).to_have_count(1)
+        expect(words).to_be_visible()
+        expect(words).not_to_be_empty()
+
+
+def test_every_slider_has_a_name_and_answers_the_arrow_keys(ran):
+    for explorer in ran.explorers():
+        for slider in explorer.sliders:
+            expect(slider.label()).to_be_visible()
+            label = slider.label().inner_text().strip()
+            assert label
+            expect(slider.handle).to_have_attribute("aria-label", label)
+            picture, _ = explorer.settled()
+            pressed = [slider.press(key)[0] for key in ("ArrowRight", "ArrowLeft")]
+            assert any(after != picture for after in pressed), f"{label}: no arrow key changes the picture"
+
+
+def test_every_menu_and_box_answers(ran):
+    for explorer in ran.explorers():
+        for menu in explorer.menus:
+            states = {explorer.settled()}
+            options = menu.locator("option").all_inner_texts()
+            for option in [*options[1:], options[0]]:
+                menu.select_option(option)
+                states.add(explorer.settled())
+            assert len(states) > 1, f"no option of {options} changes anything"
+        for box in explorer.boxes_to_tick:
+            before = explorer.settled()
+            box.click()
+            assert explorer.settled() != before
+            box.click()
+            explorer.settled()
+
+
+def test_a_fast_drag_ends_where_a_slow_one_does(ran):
+    for explorer in ran.explorers():
+        for slider in explorer.sliders:
+            slider.drag(0.9, 0.1, 0.8, 0.35, 0.6)
+            picture, words = explorer.settled()
+            value = slider.readout()
+            assert slider.shows_its_value()
+            slider.press("ArrowLeft")
+            slow_picture, slow_words = slider.press("ArrowRight")
+            if slider.readout() != value:  # the drag ended at the left end
+                slow_picture, slow_words = slider.press("ArrowLeft")
+            assert slider.readout() == value
+            assert picture == slow_picture
+            if "is not possible here" in words:  # said once, when the explorer moved the slider back
+                assert words.endswith(slow_words)
+            else:
+                assert words == slow_words
