@@ -12,11 +12,14 @@ def holds(claim: str, left: Tensor, right: Tensor, tolerance: float = 1e-12) -> 
         left, right: the two sides, same shape, float64 or complex128.
         tolerance: largest absolute difference allowed in any entry.
     Raises:
-        ValueError: if the shapes differ or the precision is below float64: a check in float32 proves little.
+        ValueError: if the shapes differ, there is nothing to compare, or the precision is below float64, in which a
+            check proves little.
     """
     left, right = torch.as_tensor(left), torch.as_tensor(right)
     if left.shape != right.shape:
         raise ValueError(f"left and right must have the same shape, got {tuple(left.shape)} and {tuple(right.shape)}")
+    if not left.numel():
+        raise ValueError("left and right must hold something to compare, got no entries")
     for name, side in (("left", left), ("right", right)):
         if side.dtype not in (torch.float64, torch.complex128):
             raise ValueError(f"{name} must be float64 or complex128, got {side.dtype}")

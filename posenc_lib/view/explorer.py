@@ -103,12 +103,12 @@ class Explorer:
         self._moving = sorted((a for several in moving.values() for a in several), key=Artist.get_zorder)
         for artist in self._moving:
             artist.set_animated(True)
-        self._background = None
+        self._background, self._settling = None, False
         self._screen = _Screen(alt=alt)
         self._answer()
-        self._digest = figure.digest(self._figure)
+        settings = ", ".join(f"{c.description} = {_text(c.value)}" for c in self.controls.values())
+        self._first_text = f"{alt}\n{settings}\n{self.words}\n{figure.digest(self._figure)}"
         self._first_picture = figure.png(self._figure, compress_level=9)
-        self._first_words = self.words
         for control in self.controls.values():
             control.observe(self._on_move, names="value")
         row = ipywidgets.HBox(list(self.controls.values()), layout=ipywidgets.Layout(flex_flow="row wrap"))
@@ -139,24 +139,25 @@ class Explorer:
         try:
             words = self._update(self._artists, **self.values)
         except ValueError as refusal:  # the library refuses in words that a learner can read
-            self._screen.words = f"Not possible: {refusal}."
-            return
+            words = f"Not possible: {refusal}."
+            if self.picture:  # it stays as it was
+                self._screen.words = words
+                return
         self._paint()
         with self._screen.hold_sync():
             self._screen.picture = figure.png(self._figure)
             self._screen.words = " ".join((*moved, words))
 
-    _settling = False
-
     def _settle(self) -> list[str]:
         """Move the controls to values that are possible together; return a sentence for each that moved."""
-        moved = []
+        moved, possible = [], self._clamp(**self.values)
         self._settling = True
-        for name, value in self._clamp(**self.values).items():
+        for name, value in possible.items():
             control = self.controls[name]
             if control.value != value:
-                moved.append(f"{control.description} {control.value:g} is not possible here, so it is now {value:g}.")
-                control.value = value
+                before, control.value = control.value, value
+                now = _text(control.value)
+                moved.append(f"{control.description} {_text(before)} is not possible here, so it is now {now}.")
         self._settling = False
         return moved
 
@@ -172,9 +173,8 @@ class Explorer:
             (artist.axes or self._figure).draw_artist(artist)
 
     def _repr_mimebundle_(self, **kwargs):
-        controls = ", ".join(f"{control.description} = {_text(control.value)}" for control in self.controls.values())
         data = {
-            "text/plain": f"{self.alt}\n{controls}\n{self._first_words}\n{self._digest}",
+            "text/plain": self._first_text,
             "image/png": self._first_picture,
             "application/vnd.jupyter.widget-view+json": {
                 "version_major": 2,

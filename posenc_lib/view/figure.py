@@ -12,6 +12,7 @@ from cycler import cycler
 from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
@@ -48,7 +49,7 @@ def heatmap(ax: Axes, values, *, signed: bool = True, colorbar: bool = True, **o
     """Draw a matrix (rows, columns): signed values on a map centred on 0, magnitudes on a sequential one."""
     values = np.asarray(values)
     if signed:
-        limit = np.abs(values).max() or 1.0
+        limit = np.abs(values[np.isfinite(values)]).max(initial=0) or 1.0
         options = {"cmap": SIGNED, "vmin": -limit, "vmax": limit} | options
     picture = ax.imshow(values, **options)
     if colorbar:
@@ -99,11 +100,12 @@ def digest(fig: Figure) -> str:
         for line in ax.lines:
             lines.append(f"  line {_summary(line.get_xydata())}")
         for collection in ax.collections:
-            offsets = np.asarray(collection.get_offsets())
-            vertices = [path.vertices for path in collection.get_paths()]
-            data = offsets if len(offsets) > 1 or not vertices else np.concatenate(vertices)
-            lines.append(f"  collection {_summary(data)}")
-        bars = [(p.get_x(), p.get_width(), p.get_height()) for p in ax.patches if isinstance(p, Rectangle)]
+            points = isinstance(collection, PathCollection)
+            places = collection.get_offsets() if points else [path.vertices for path in collection.get_paths()]
+            lines.append(f"  collection {_summary(places if points else np.concatenate(places or [[]]))}")
+            if collection.get_array() is not None:
+                lines.append(f"  colours {_summary(collection.get_array())}")
+        bars = [(*p.get_xy(), p.get_width(), p.get_height()) for p in ax.patches if isinstance(p, Rectangle)]
         if bars:
             lines.append(f"  bars {_summary(np.array(bars))}")
     return "\n".join(lines)
@@ -115,7 +117,7 @@ def _summary(data) -> str:
     flat = flat[np.isfinite(flat)]
     if not flat.size:
         return f"{data.shape} empty"
-    weights = np.arange(1, flat.size + 1)
+    weights = np.sqrt(np.arange(1, flat.size + 1))  # a root, so that no exchange of values cancels
     numbers = flat.min(), flat.max(), flat.mean(), (weights * flat).sum() / weights.sum()
     return f"{data.shape} " + " ".join(
         f"{name} {x:z.3f}" for name, x in zip(("min", "max", "mean", "weighted"), numbers, strict=True)

@@ -68,9 +68,6 @@ def test_digest_notices_another_object_and_another_shape():
     assert digest_of(lambda ax: ax.imshow(Y.reshape(2, 3))) != digest_of(lambda ax: ax.imshow(Y.reshape(3, 2)))
 
 
-@pytest.mark.xfail(
-    reason="the digest does not see the place of a single point, colours of points, or a mesh", strict=True
-)
 @pytest.mark.parametrize(
     "paint",
     [
@@ -81,11 +78,10 @@ def test_digest_notices_another_object_and_another_shape():
     ],
     ids=["one point", "colours", "mesh", "places of lying bars"],
 )
-def test_digest_notices_numbers_that_it_misses_today(paint):
+def test_digest_notices_places_and_colours(paint):
     assert digest_of(lambda ax: paint(ax, changed(Y, 0, 5.0))) != digest_of(lambda ax: paint(ax, Y))
 
 
-@pytest.mark.xfail(reason="there and back along a band, the weights add up to the same everywhere", strict=True)
 def test_digest_notices_the_order_in_a_band():
     swapped = Y[[0, 2, 1, 3, 4, 5]]
     assert digest_of(lambda ax: ax.fill_between(X, swapped, swapped + 1)) != digest_of(
@@ -112,9 +108,9 @@ def test_digest_in_full():
     fig.colorbar(right.imshow([[1.0, np.nan], [-3.0, -1e-9]]), ax=right)
     assert figure.digest(fig).splitlines() == [
         "axes 1: sine | position | value",
-        "  line (2, 2) min 0.000 max 4.000 mean 1.750 weighted 2.300",
+        "  line (2, 2) min 0.000 max 4.000 mean 1.750 weighted 2.044",
         "axes 2:  |  | ",
-        "  image (2, 2) min -3.000 max 1.000 mean -0.667 weighted -0.833",
+        "  image (2, 2) min -3.000 max 1.000 mean -0.667 weighted -0.782",
     ]
 
 
@@ -197,7 +193,6 @@ def test_heatmap_options_win():
     assert heatmap(ax, [[1, 2]], vmin=-9, vmax=9, cmap="PuOr").get_clim() == (-9, 9)
 
 
-@pytest.mark.xfail(reason="one masked score makes the whole map blank", strict=True)
 @pytest.mark.parametrize("hole", [np.nan, -np.inf])
 def test_signed_heatmap_with_a_hole_keeps_its_limits(hole):
     _, ax = plt.subplots()
