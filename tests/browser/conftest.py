@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 RUN_LIMIT = 300  # seconds for Run All Cells: far more than it takes, so that a busy machine does not matter
@@ -156,10 +156,11 @@ class Visit:
         self.lab, self.name = lab, name
         self.troubles = []
         self.page = browser.new_page(viewport={"width": 1280, "height": 1100})
+        self.page.set_default_timeout(90_000)
         self.page.on("pageerror", lambda error: self.note(str(error)))
         self.page.on("console", lambda message: message.type == "error" and self.note(message.text))
         self.page.goto(f"{lab}/doc/tree/{name}")
-        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=90_000)
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         self.wait_for_kernel()
         cells = self.page.request.get(f"{lab}/api/contents/{name}").json()["content"]["cells"]
         self.explorer_cells = [i for i, cell in enumerate(cells) if "Explorer(" in cell["source"]]
@@ -203,11 +204,12 @@ class Visit:
 
     def run_all(self) -> None:
         """Choose Run All Cells in the menu and wait until every cell is done."""
+        # Every prompt gets the star that JupyterLab gives it a moment later, so that no fast cell is missed.
+        self.page.evaluate(
+            "document.querySelectorAll('.jp-CodeCell .jp-InputPrompt').forEach(p => p.textContent = '*')"
+        )
         self.page.get_by_role("menuitem", name="Run", exact=True).first.click()
         self.page.get_by_text("Run All Cells", exact=True).first.click()
-        self.page.wait_for_function(
-            "[...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('*'))"
-        )
         self.page.wait_for_function(
             "![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('*'))",
             timeout=RUN_LIMIT * 1000,
@@ -216,7 +218,9 @@ class Visit:
         self.page.wait_for_timeout(1000)  # the last outputs are drawn after the last cell is done
 
     def explorers(self) -> list["Live"]:
-        """The live explorers of the page, from the top."""
+        """The live explorers of the page, from the top, once each cell that makes one has brought it to life."""
+        for number in self.explorer_cells:
+            expect(self.cell(number).locator("[role=status]").first).to_be_attached(timeout=60_000)
         boxes = self.page.locator(".jp-Notebook .jp-Cell-outputArea .widget-vbox:has([role=status])")
         return [Live(self, box) for box in boxes.all()]
 

@@ -24,6 +24,7 @@ def test_before_it_runs_a_page_shows_pictures(opened):
 
 
 def test_it_runs_without_error(ran):
+    assert len(ran.explorers()) >= len(ran.explorer_cells)
     errors = ran.page.locator(".jp-OutputArea-output").evaluate_all(
         "outputs => outputs.filter(o => o.dataset.mimeType === 'application/vnd.jupyter.error'"
         " || /Error displaying widget|Traceback \\(most recent call last\\)/.test(o.textContent))"
@@ -32,8 +33,6 @@ def test_it_runs_without_error(ran):
     assert errors == []
     assert ran.troubles == []
     assert ran.broken_pictures() == []
-    alive = sum(bool(ran.cell(i).locator("[role=status]").count()) for i in ran.explorer_cells)
-    assert alive == len(ran.explorer_cells)
 
 
 def test_picture_has_alt_text_and_words_are_announced(ran):
