@@ -4,8 +4,13 @@ Raffel et al. 2019 (arXiv:1910.10683), section 2.1 and the published implementat
 
     s_ij = q_i.k_j + b[bucket(j - i), head]
 
-Small distances have a bucket each, larger ones share buckets that grow logarithmically, and from ``max_distance`` on
-all share the last. The numbers are shared by all layers and differ between heads. There is no 1 / sqrt(d).
+With n buckets for one direction and e = n/2, the bucket of a distance x is
+
+    x                                                       for x < e              exact
+    e + floor((n - e) log(x/e) / log(max_distance/e))       for x < max_distance   logarithmic
+    n - 1                                                   from there on          saturated
+
+The numbers are shared by all layers and differ between heads. There is no 1 / sqrt(d).
 """
 
 import math
@@ -24,15 +29,16 @@ def relative_position_bucket(
 
     Args:
         relative_position: integers of any shape, key minus query.
-        bidirectional: give each direction half of the buckets; if not, all keys after the query share bucket 0.
-        num_buckets: how many there are; even, at least 4 if bidirectional.
+        bidirectional: give each direction half of the buckets, keys after the query the upper half; if not, all of
+            them share bucket 0 with the query's own position.
+        num_buckets: how many there are; even, at least 4 if bidirectional, else at least 2.
         max_distance: from here on everything shares the last bucket; more than the number of exact buckets.
     Returns:
         int64 in 0..num_buckets-1, same shape.
     Raises:
         ValueError: numbers of buckets or distances that leave no room for one another.
         TypeError: if ``relative_position`` holds no integers.
-    Source: Raffel et al. 2019 (arXiv:1910.10683), section 2.1.
+    Source: Raffel et al. 2019 (arXiv:1910.10683), section 2.1; the formula is in the published implementation only.
     """
     validate.integers("relative_position", relative_position)
     validate.integer("num_buckets", num_buckets, at_least=4 if bidirectional else 2, even=True)
@@ -47,7 +53,8 @@ def relative_position_bucket(
     exact = num_buckets // 2
     validate.integer("max_distance", max_distance, at_least=exact + 1)
     growth = (distance.clamp(min=exact).to(torch.float64) / exact).log() / math.log(max_distance / exact)
-    far = (exact + (growth * (num_buckets - exact)).long()).clamp(max=num_buckets - 1)
+    # where a bucket starts the product is a whole number, and must not be rounded to just below it
+    far = (exact + (growth * (num_buckets - exact) + 1e-9).long()).clamp(max=num_buckets - 1)
     return first + torch.where(distance < exact, distance, far)
 
 
@@ -74,3 +81,10 @@ class T5Bias(PositionScheme):
         """(H, R) bias for the relative positions (R,)."""
         bucket = relative_position_bucket(relative_position, self.bidirectional, self.num_buckets, self.max_distance)
         return self.weight[bucket].T
+
+    def extra_repr(self) -> str:
+        """What ``print(model)`` shows between the parentheses."""
+        direction = "bidirectional" if self.bidirectional else "causal"
+        return (
+            f"heads={self.weight.shape[1]}, {direction}, {self.num_buckets} buckets, max_distance={self.max_distance}"
+        )

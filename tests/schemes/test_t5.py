@@ -1,0 +1,355 @@
+"""T5's bias: against loops in exact integers, against transformers and x-transformers, identities, refusals."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import T5Config, T5EncoderModel
+from transformers.models.t5.modeling_t5 import T5Attention
+from x_transformers.x_transformers import RelativePositionBias
+
+from posenc_lib.attention import attend, scores
+from posenc_lib.lab import TinyTransformer
+from posenc_lib.relative import toeplitz_rows_reversed
+from posenc_lib.scheme import PositionScheme
+from posenc_lib.schemes.t5 import T5Bias, relative_position_bucket
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}
+DISTANCES = torch.arange(-600, 601)
+
+
+def draw(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=torch.float64).to(dtype)
+
+
+def exact_bucket(r, bidirectional, num_buckets, max_distance):
+    """The formula in whole numbers: far buckets count the s with (x/e)^n >= (max_distance/e)^s."""
+    first = 0
+    if bidirectional:
+        num_buckets //= 2
+        first = num_buckets if r > 0 else 0
+    elif r > 0:
+        r = 0
+    x, e = abs(r), num_buckets // 2
+    n = num_buckets - e
+    if x < e:
+        return first + x
+    passed = sum(x**n * e**s >= max_distance**s * e**n for s in range(1, n))
+    return first + e + passed
+
+
+@st.composite
+def settings(draw_):
+    bidirectional = draw_(st.booleans())
+    num_buckets = 2 * draw_(st.integers(2, 32))
+    exact = num_buckets // (4 if bidirectional else 2)
+    return bidirectional, num_buckets, draw_(st.integers(exact + 1, 600))
+
+
+@given(settings(), st.lists(st.integers(-2000, 2000), min_size=1, max_size=30))
+def test_bucket_is_that_of_the_exact_formula(setting, r):
+    expected = [exact_bucket(x, *setting) for x in r]
+    assert relative_position_bucket(torch.tensor(r), *setting).tolist() == expected
+
+
+@pytest.mark.parametrize(("num_buckets", "max_distance", "start"), [(36, 32, 24), (36, 392, 84), (48, 81, 54)])
+def test_bucket_starts_that_rounding_misses(num_buckets, max_distance, start):
+    """Float64 without care gets the first wrong, float32 the other two."""
+    expected = [exact_bucket(-x, False, num_buckets, max_distance) for x in (start - 1, start)]
+    r = torch.tensor([1 - start, -start])
+    assert relative_position_bucket(r, False, num_buckets, max_distance).tolist() == expected
+    assert expected[1] > expected[0]
+
+
+@pytest.mark.parametrize("max_distance", [20, 32, 100, 128, 513])
+@pytest.mark.parametrize("num_buckets", [4, 6, 10, 32, 36])
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_buckets_are_those_of_transformers_and_x_transformers(bidirectional, num_buckets, max_distance):
+    if max_distance <= num_buckets // (4 if bidirectional else 2):
+        pytest.fail("the grid must hold settings that are possible")
+    ours = relative_position_bucket(DISTANCES, bidirectional, num_buckets, max_distance)
+    theirs = T5Attention._relative_position_bucket(DISTANCES, bidirectional, num_buckets, max_distance)
+    others = RelativePositionBias._relative_position_bucket(DISTANCES, not bidirectional, num_buckets, max_distance)
+    assert torch.equal(ours, theirs)
+    assert torch.equal(ours, others)
+
+
+def test_bucket_starts_of_t5():
+    def starts(buckets):
+        return [int((buckets == n).nonzero()[0]) for n in buckets.unique()]
+
+    x = torch.arange(200)
+    both = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
+    assert starts(relative_position_bucket(-x)) == both
+    assert starts(relative_position_bucket(x)) == both
+    tail = [19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
+    assert starts(relative_position_bucket(-x, bidirectional=False)) == [*range(17), *tail]
+    far = torch.tensor([-(10**12), -(10**6), -128, 128, 10**6])
+    assert relative_position_bucket(far).tolist() == [15, 15, 15, 31, 31]
+    assert relative_position_bucket(far, bidirectional=False).tolist() == [31, 31, 31, 0, 0]
+
+
+@given(settings())
+def test_monotone_saturated_and_the_first_bucket_to_the_right_is_never_used(setting):
+    bidirectional, num_buckets, max_distance = setting
+    r = torch.arange(-2 * max_distance, 2 * max_distance + 1)
+    bucket = relative_position_bucket(r, *setting)
+    left = bucket[r <= 0].flip(0)
+    assert left[0] == 0
+    assert (left.diff() >= 0).all()
+    last = num_buckets // 2 - 1 if bidirectional else num_buckets - 1
+    assert (left[max_distance:] == last).all()
+    if bidirectional:
+        assert not (bucket == num_buckets // 2).any()
+        assert torch.equal(bucket[r > 0], left[1:] + num_buckets // 2)
+    else:
+        assert (bucket[r > 0] == 0).all()
+
+
+def test_keeps_shape_and_takes_every_integer_type():
+    r = torch.tensor([[-128, 5], [127, 0]])
+    expected = relative_position_bucket(r)
+    assert expected.shape == (2, 2)
+    for dtype in (torch.int8, torch.int16, torch.int32):
+        assert torch.equal(relative_position_bucket(r.to(dtype)), expected)
+
+
+def make(num_heads=2, dtype=torch.float64, **options):
+    return T5Bias(num_heads, **options).to(dtype)
+
+
+def loop_scores(q, k, scheme, query_positions, key_positions):
+    """s_ij = q_i.k_j + b, one number at a time, nothing divided."""
+    (batch, heads, n_q, d), n_k = q.shape, k.shape[2]
+    s = torch.empty(batch, heads, n_q, n_k, dtype=q.dtype)
+    for b, h, i, j in torch.cartesian_prod(*(torch.arange(n) for n in s.shape)).tolist():
+        r = int(key_positions[j]) - int(query_positions[i])
+        bucket = exact_bucket(r, scheme.bidirectional, scheme.num_buckets, scheme.max_distance)
+        s[b, h, i, j] = sum(q[b, h, i, c] * k[b, h, j, c] for c in range(d)) + scheme.weight[bucket, h]
+    return s
+
+
+def loop_outputs(s, v, visible):
+    o = torch.zeros(*s.shape[:3], v.shape[-1], dtype=v.dtype)
+    for b, h, i in torch.cartesian_prod(*(torch.arange(n) for n in s.shape[:3])).tolist():
+        keys = [j for j in range(s.shape[3]) if visible(b, i, j)]
+        total = sum(s[b, h, i, j].exp() for j in keys)
+        for j in keys:
+            o[b, h, i] += s[b, h, i, j].exp() / total * v[b, h, j]
+    return o
+
+
+POSITIONS = {
+    "from 0": (torch.arange(7), torch.arange(7)),
+    "cache": (torch.arange(5, 7), torch.arange(7)),
+    "shifted": (torch.arange(1000, 1003), torch.arange(997, 1004)),
+    "more queries": (torch.arange(3, 9), torch.arange(2)),
+    "scattered": (torch.tensor([3, -8, 40]), torch.tensor([0, 2, 41, 5, -9])),
+}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("name", POSITIONS)
+def test_scores_and_outputs_are_those_of_the_formula(name, bidirectional, dtype):
+    query_positions, key_positions = POSITIONS[name]
+    scheme = make(dtype=dtype, bidirectional=bidirectional, num_buckets=8, max_distance=10)
+    q, k, v = (draw(2, 2, len(n), 3, dtype=dtype) for n in (query_positions, key_positions, key_positions))
+    near = {"rtol": 0, "atol": 10 * TOLERANCE[dtype]}
+    with torch.no_grad():
+        expected = loop_scores(q, k, scheme, query_positions, key_positions)
+        torch.testing.assert_close(scores(q, k, scheme, query_positions, key_positions), expected, **near)
+        o = attend(q, k, v, scheme, query_positions=query_positions, key_positions=key_positions)
+        torch.testing.assert_close(o, loop_outputs(expected, v, lambda b, i, j: True), **near)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_outputs_under_a_causal_mask(padded):
+    scheme, p = make(3, bidirectional=False, num_buckets=4, max_distance=5), torch.arange(6)
+    q, k, v = (draw(2, 3, 6, 4) for _ in range(3))
+    padding = torch.zeros(2, 6, dtype=torch.bool)
+    padding[0, 0] = padding[1, 4:] = padded
+    with torch.no_grad():
+        s = loop_scores(q, k, scheme, p, p)
+        expected = loop_outputs(s, v, lambda b, i, j: j <= i and not padding[b, j])
+        o = attend(q, k, v, scheme, causal=True, key_padding_mask=padding if padded else None)
+    torch.testing.assert_close(o, expected)
+
+
+def transformers_attention(scheme, width=12, dtype=torch.float64, decoder=False):
+    """transformers' T5 attention with the numbers of ``scheme``."""
+    buckets, heads = scheme.weight.shape
+    config = T5Config(
+        d_model=width,
+        d_kv=5,
+        num_heads=heads,
+        relative_attention_num_buckets=buckets,
+        relative_attention_max_distance=scheme.max_distance,
+        dropout_rate=0.0,
+        is_decoder=decoder,
+        attn_implementation="eager",
+    )
+    theirs = T5Attention(config, has_relative_attention_bias=True).to(dtype).eval()
+    theirs.relative_attention_bias.weight.data.copy_(scheme.weight.data)
+    return theirs
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize(("n_q", "n_k", "past"), [(1, 1, 0), (9, 9, 0), (31, 201, 170), (3, 7, 0), (5, 2, 0)])
+def test_bias_is_that_of_transformers(n_q, n_k, past, bidirectional, dtype):
+    scheme = make(3, dtype=dtype, bidirectional=bidirectional)
+    theirs = transformers_attention(scheme, dtype=dtype, decoder=not bidirectional)
+    expected = theirs.compute_bias(n_q, n_k, past_seen_tokens=past)[0]
+    q, k = torch.zeros(1, 3, n_q, 4, dtype=dtype), torch.zeros(1, 3, n_k, 4, dtype=dtype)
+    ours = scores(q, k, scheme, torch.arange(n_q) + past, torch.arange(n_k))[0]
+    torch.testing.assert_close(ours, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_bias_is_that_of_x_transformers(bidirectional, dtype):
+    """Which multiplies the bias by a scale of its own, here 1; its queries are the last of the keys, as ours."""
+    scheme = make(3, dtype=dtype, bidirectional=bidirectional, max_distance=20)
+    theirs = RelativePositionBias(1, not bidirectional, 32, 20, heads=3).to(dtype)
+    theirs.relative_attention_bias.weight.data.copy_(scheme.weight.data)
+    q, k = torch.zeros(1, 3, 7, 4, dtype=dtype), torch.zeros(1, 3, 45, 4, dtype=dtype)
+    torch.testing.assert_close(scores(q, k, scheme)[0], theirs(7, 45), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_self_attention_is_that_of_transformers(bidirectional, dtype):
+    """No division by sqrt(d) either there or here."""
+    scheme, length = make(3, dtype=dtype, bidirectional=bidirectional, max_distance=20), 33
+    theirs = transformers_attention(scheme, dtype=dtype, decoder=not bidirectional)
+    x = draw(2, length, 12, dtype=dtype)
+    hidden = torch.zeros(length, length, dtype=dtype)
+    if not bidirectional:
+        hidden.masked_fill_(torch.ones(length, length).triu(1).bool(), -torch.inf)
+    with torch.no_grad():
+        expected = theirs(x, mask=hidden[None, None])[0]
+        q, k, v = (w(x).unflatten(-1, (3, 5)).transpose(1, 2) for w in (theirs.q, theirs.k, theirs.v))
+        ours = theirs.o(attend(q, k, v, scheme, causal=not bidirectional).transpose(1, 2).flatten(-2))
+    torch.testing.assert_close(ours, expected, rtol=0, atol=10 * TOLERANCE[dtype])
+
+
+def test_one_table_for_all_layers_one_column_per_head():
+    config = T5Config(vocab_size=7, d_model=8, d_kv=2, num_heads=4, d_ff=8, num_layers=3)
+    theirs = [p for name, p in T5EncoderModel(config).named_parameters() if "relative_attention_bias" in name]
+    ours = [p for name, p in TinyTransformer(T5Bias(4), 7, layers=3).named_parameters() if name.startswith("scheme")]
+    assert [tuple(p.shape) for p in theirs] == [tuple(p.shape) for p in ours] == [(32, 4)]
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(-1000, 1000), st.booleans())
+def test_depends_on_the_relative_position_only(n_q, n_k, shift, bidirectional):
+    scheme, q, k = make(bidirectional=bidirectional), draw(1, 2, n_q, 4), draw(1, 2, n_k, 4)
+    i, j = torch.arange(n_q), torch.arange(n_k)
+    torch.testing.assert_close(scores(q, k, scheme, i, j), scores(q, k, scheme, i + shift, j + shift), rtol=0, atol=0)
+
+
+class Dense(T5Bias):
+    """The same bias with one number per pair: attention cannot use the view."""
+
+    def score_bias(self, q, k, query_positions, key_positions):
+        r = key_positions - query_positions[:, None]
+        return self.weight[relative_position_bucket(r, self.bidirectional, 32, self.max_distance)].permute(2, 0, 1)
+
+
+@pytest.mark.parametrize(("n_q", "n_k"), [(37, 37), (5, 60), (60, 5), (1, 9)])
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_view_gives_outputs_and_gradients_of_the_dense_bias(causal, n_q, n_k):
+    view, dense = make(max_distance=20, bidirectional=not causal), make(max_distance=20, bidirectional=not causal)
+    dense.__class__ = Dense
+    dense.load_state_dict(view.state_dict())
+    q, k, v = (draw(2, 2, n, 4).requires_grad_() for n in (n_q, n_k, n_k))
+    weights, results = draw(2, 2, n_q, 4), []
+    i, j = torch.arange(n_q) + max(0, n_k - n_q), torch.arange(n_k)
+    for scheme in (view, dense):
+        o = attend(q, k, v, scheme, causal, i, j)
+        results.append((o, *torch.autograd.grad((o * weights).sum(), (q, k, v, scheme.weight))))
+    assert T5Bias.score_bias is PositionScheme.score_bias
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12)
+
+
+def test_the_view_reads_one_number_per_distance():
+    bias = make(8).distance_bias(torch.arange(-99, 100))
+    view = toeplitz_rows_reversed(bias, 100)
+    assert view.shape == (8, 100, 100)
+    assert view.untyped_storage().nbytes() == 8 * 199 * 8
+    assert torch.equal(view.flip(1)[:, 3, 50], bias[:, 99 + 47])
+
+
+def test_gradient_of_the_weight():
+    scheme, (q, k, v) = make(num_buckets=4, max_distance=3), draw(3, 1, 2, 5, 3)
+
+    def outputs(weight):
+        scheme._parameters["weight"] = weight
+        return attend(q, k, v, scheme)
+
+    assert torch.autograd.gradcheck(outputs, scheme.weight)
+
+
+def test_row_16_gets_no_gradient_and_all_others_do():
+    scheme, (q, k, v) = make(), draw(3, 1, 2, 200, 4)
+    attend(q, k, v, scheme).square().sum().backward()
+    assert (scheme.weight.grad == 0).all(-1).nonzero().flatten().tolist() == [16]
+
+
+class Divided(T5Bias):
+    """The same bias on scores that are divided by sqrt(d)."""
+
+    scale = PositionScheme.scale
+
+
+def test_dividing_by_sqrt_d_can_be_folded_into_the_queries():
+    scheme, divided, (q, k) = make(), Divided(2).double(), draw(2, 1, 2, 6, 16)
+    divided.load_state_dict(scheme.state_dict())
+    torch.testing.assert_close(scores(q / 4, k, scheme), scores(q, k, divided), rtol=0, atol=1e-12)
+    assert scheme.scale(16) == 1
+    assert (scores(q, k, scheme) - scores(q, k, divided)).abs().max() > 1
+
+
+def test_follows_the_device(device):
+    scheme, (q, k, v) = make().to(device), draw(3, 1, 2, 9, 4).to(device)
+    assert attend(q, k, v, scheme, causal=True).device.type == device.type
+    r = torch.arange(-200, 201)
+    assert torch.equal(relative_position_bucket(r.to(device)).cpu(), relative_position_bucket(r))
+
+
+def test_repr_and_the_other_places():
+    scheme, x, p = T5Bias(3, False, 8, 20), torch.randn(1, 3, 4, 6), torch.arange(4)
+    assert repr(scheme) == "T5Bias(heads=3, causal, 8 buckets, max_distance=20)"
+    assert scheme.transform(x, p) is x
+    assert torch.equal(scheme.embed(x[0], p), x[0])
+    assert sum(w.numel() for w in T5Bias(12).parameters()) == 32 * 12
+
+
+R = torch.arange(3)
+REFUSED = [
+    (lambda: relative_position_bucket([1]), TypeError, ("relative_position", "list")),
+    (lambda: relative_position_bucket(R / 2), TypeError, ("relative_position", "float32")),
+    (lambda: relative_position_bucket(R, num_buckets=7), ValueError, ("num_buckets", "even", "7")),
+    (lambda: relative_position_bucket(R, num_buckets=2), ValueError, ("num_buckets", "at least 4", "2")),
+    (lambda: relative_position_bucket(R, False, 0), ValueError, ("num_buckets", "at least 2", "0")),
+    (lambda: relative_position_bucket(R, num_buckets=8.5), ValueError, ("num_buckets", "8.5")),
+    (lambda: relative_position_bucket(R, num_buckets="8"), TypeError, ("num_buckets", "'8'")),
+    (lambda: relative_position_bucket(R, True, 32, 8), ValueError, ("max_distance", "at least 9", "8")),
+    (lambda: relative_position_bucket(R, False, 32, 16), ValueError, ("max_distance", "at least 17", "16")),
+    (lambda: relative_position_bucket(R, True, 32, 99.5), ValueError, ("max_distance", "99.5")),
+    (lambda: T5Bias(0), ValueError, ("num_heads", "0")),
+    (lambda: T5Bias("8"), TypeError, ("num_heads", "'8'")),
+    (lambda: T5Bias(8, num_buckets=31), ValueError, ("num_buckets", "31")),
+    (lambda: T5Bias(8, max_distance=8), ValueError, ("max_distance", "8")),
+    (lambda: scores(draw(1, 2, 3, 4), draw(1, 2, 3, 4), make(3)), ValueError, ("score_bias", "heads", "(3, 3, 3)")),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "words"), REFUSED)
+def test_refusals_name_argument_and_value(call, error, words):
+    with pytest.raises(error) as refusal:
+        call()
+    assert refusal.type is error
+    for word in words:
+        assert word in str(refusal.value)
