@@ -1,13 +1,19 @@
 """Functional relative encoding: Shaw's place, the sinusoid's vectors, no parameters.
 
-Wei et al. 2019 (arXiv:1909.00204), equations 3 to 5:
+Wei et al. 2019 (arXiv:1909.00204), with w_r = r clipped to [-clip, clip] and P the sinusoidal encoding of
+width d (P_r[2t] = sin(r theta_t), P_r[2t+1] = cos(r theta_t)):
 
-    a^K[r] = a^V[r] = P_r with r = j - i clipped to [-clip, clip] and P the sinusoidal encoding of width d.
+    a^K[r] = a^V[r] = P[w_r],    r = j - i
+
+The authors' code tabulates P_0 .. P_{2 clip} instead of P_{-clip} .. P_clip. The tables differ by one rotation, which
+the projections of a model can undo; notebook 07 shows it.
 """
 
 import torch
+from torch import Tensor
 
 from posenc_lib import validate
+from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.shaw import Shaw
 from posenc_lib.schemes.sinusoidal import encode
 
@@ -17,12 +23,19 @@ class Nezha(Shaw):
 
     Args:
         head_dim: width d of a head, even.
-        clip: largest distance with a row of its own.
+        clip: largest distance with a row of its own; it may be as large as the longest text.
+    Raises:
+        ValueError: an odd width, a negative clip.
     """
 
     def __init__(self, head_dim: int, clip: int = 64):
-        super().__init__(validate.width("head_dim", head_dim), clip)
-        table = encode(torch.arange(-clip, clip + 1), head_dim)
-        del self.key_table, self.value_table
+        PositionScheme.__init__(self)  # Shaw's own would draw tables
+        self.head_dim = validate.width("head_dim", head_dim)
+        self.clip = validate.integer("clip", clip, at_least=0)
+        table = encode(torch.arange(-self.clip, self.clip + 1), self.head_dim)
         self.register_buffer("key_table", table, persistent=False)
-        self.register_buffer("value_table", table, persistent=False)
+
+    @property
+    def value_table(self) -> Tensor:
+        """a^V, which is a^K."""
+        return self.key_table
