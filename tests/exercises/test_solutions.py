@@ -13,7 +13,7 @@ from posenc_lib import exercises
 from posenc_lib.exercises.check import Check
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-SOLUTION = re.compile(r"<summary>Solution</summary>\s*```python\n(.*?)```", re.DOTALL)
+SOLUTION = re.compile(r"<summary>Solution</summary>.*?```python\n(.*?)```", re.DOTALL)
 
 CHECKS = {
     f"{info.name}.{name}": value
