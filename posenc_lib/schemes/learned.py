@@ -14,6 +14,26 @@ from posenc_lib import validate
 from posenc_lib.scheme import PositionScheme
 
 
+def positions_without_padding(is_padding: Tensor) -> Tensor:
+    """Position of each token in a padded batch, counting real tokens only.
+
+    RoBERTa and OPT keep position p in row p + 2 of their tables, so that padding has row 1 and row 0 is never used.
+
+    Args:
+        is_padding: (B, L) bool, True where a token is padding.
+    Returns:
+        (B, L) int64: 0, 1, 2, ... for the real tokens of each sequence, -1 for padding.
+    Raises:
+        TypeError: if ``is_padding`` is not bool.
+        ValueError: if it has not two axes.
+    Source: fairseq's ``make_positions``, used by RoBERTa (arXiv:1907.11692) and OPT (arXiv:2205.01068).
+    """
+    validate.tensor("is_padding", is_padding, shape="(B, L)")
+    if is_padding.dtype != torch.bool:
+        raise TypeError(f"is_padding must be bool, got {is_padding.dtype}")
+    return ((~is_padding).cumsum(-1) - 1).masked_fill(is_padding, -1)
+
+
 class Learned(PositionScheme):
     """Adds row p of a trained table to the token at position p.
 
@@ -26,7 +46,7 @@ class Learned(PositionScheme):
         super().__init__()
         validate.integer("max_length", max_length, at_least=1)
         validate.integer("dim", dim, at_least=1)
-        self.table = nn.Parameter(torch.randn(max_length, dim) * 0.02)  # the deviation that BERT and GPT-2 start from
+        self.table = nn.Parameter(torch.randn(max_length, dim) * 0.02)  # the deviation that GPT and BERT start from
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """x (B, L, D) plus the rows of ``positions`` (L,).
@@ -43,3 +63,7 @@ class Learned(PositionScheme):
                 f"positions must be in 0..{len(self.table) - 1}, the rows of the table, got {int(outside[0])}"
             )
         return x + self.table[positions.long()].to(x)
+
+    def extra_repr(self) -> str:
+        """What ``print(model)`` shows between the parentheses."""
+        return f"max_length={self.table.shape[0]}, dim={self.table.shape[1]}"
