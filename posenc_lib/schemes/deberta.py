@@ -6,7 +6,8 @@ He et al. 2020 (arXiv:2006.03654), equations 2 to 4. With K^r and Q^r learned pr
     delta(i, j) = 0 if i - j <= -k,  2k - 1 if i - j >= k,  i - j + k otherwise
 
 The fourth combination, position to position, would not depend on the tokens and is dropped. Three terms of equal size
-need sqrt(3d) where one needs sqrt(d).
+need sqrt(3d) where one needs sqrt(d). The authors' implementation looks up Q^r[delta(i, j)] in the third term; that is
+what ``terms`` gives when all positions are negated.
 """
 
 import math
@@ -26,15 +27,14 @@ def bucket_index(i: Tensor | int, j: Tensor | int, k: int) -> Tensor:
         i, j: integer positions, broadcast against each other.
         k: largest distance; positive.
     Returns:
-        int64 in 0..2k-1; the distances k - 1 and k share the last row.
+        int64 in 0..2k-1; the distances i - j = k - 1 and k share the last row.
     Raises:
         ValueError: if ``k`` is not a positive integer.
         TypeError: if positions are not integers.
     Source: He et al. 2020 (arXiv:2006.03654), equation 3.
     """
-    validate.integer("k", k, at_least=1)
     i, j = (validate.integers(name, torch.as_tensor(x)) for name, x in (("i", i), ("j", j)))
-    return (i.long() - j.long() + k).clamp(0, 2 * k - 1)
+    return _row(i.long() - j.long(), validate.integer("k", k, at_least=1))
 
 
 def log_bucket(relative: Tensor, buckets: int, max_position: int) -> Tensor:
@@ -43,17 +43,25 @@ def log_bucket(relative: Tensor, buckets: int, max_position: int) -> Tensor:
     Args:
         relative: integers i - j of any shape.
         buckets: twice the largest distance that is kept exactly; even.
-        max_position: distance at which the logarithm reaches ``buckets`` - 1; more than buckets / 2.
+        max_position: the bucket of distance max_position - 1 is buckets - 1; at least buckets / 2 + 2.
     Returns:
-        int64, same shape and sign.
+        int64, same shape and sign; beyond max_position - 1 it grows on, and the table clips it.
+    Raises:
+        ValueError: if ``buckets`` is odd or not positive, or ``max_position`` is too small.
+        TypeError: if ``relative`` does not hold integers.
     Source: the published implementation of DeBERTa v2 (He et al. 2021, arXiv:2111.09543).
     """
-    validate.integers("relative", relative)
+    relative = validate.integers("relative", relative).long()
     exact = validate.integer("buckets", buckets, at_least=2, even=True) // 2
     validate.integer("max_position", max_position, at_least=exact + 2)
     distance = relative.abs().to(torch.float64).clamp(min=exact)
-    far = torch.ceil((distance / exact).log() / math.log((max_position - 1) / exact) * (exact - 1)).long() + exact
-    return torch.where(relative.abs() <= exact, relative.long(), relative.sign() * far)
+    # the rounding keeps a distance whose logarithm is whole, such as max_position - 1, from being lifted by an error
+    steps = ((distance / exact).log() / math.log((max_position - 1) / exact) * (exact - 1)).round(decimals=9)
+    return torch.where(relative.abs() <= exact, relative, relative.sign() * (steps.ceil().long() + exact))
+
+
+def _row(relative: Tensor, k: int) -> Tensor:
+    return (relative + k).clamp(0, 2 * k - 1)
 
 
 class Deberta(PositionScheme):
@@ -63,13 +71,19 @@ class Deberta(PositionScheme):
         num_heads: H.
         head_dim: width d of a head.
         k: largest distance; the table has 2k rows of width H * d.
+        max_position: None counts distances as version 1 does; an integer counts them in k logarithmic buckets up to
+            this distance, as version 2 does.
+    Raises:
+        ValueError: a number that is not positive, or ``max_position`` as in ``log_bucket``.
     """
 
-    def __init__(self, num_heads: int, head_dim: int, k: int):
+    def __init__(self, num_heads: int, head_dim: int, k: int, max_position: int | None = None):
         super().__init__()
         self.num_heads = validate.integer("num_heads", num_heads, at_least=1)
         self.head_dim = validate.integer("head_dim", head_dim, at_least=1)
-        self.k = validate.integer("k", k, at_least=1)
+        self.k, self.max_position = validate.integer("k", k, at_least=1), max_position
+        if max_position is not None:
+            log_bucket(torch.arange(1), k, max_position)  # refuses what it cannot use
         width = num_heads * head_dim
         self.table = nn.Parameter(torch.randn(2 * k, width) * 0.02)
         self.key_proj = nn.Linear(width, width, bias=False)
@@ -85,14 +99,23 @@ class Deberta(PositionScheme):
         return (content_to_position + position_to_content) * self.scale(self.head_dim)
 
     def terms(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
-        """q_i.K^r[delta(i, j)] and k_j.Q^r[delta(j, i)], each (B, H, Lq, Lk), not yet divided."""
-        validate.last_axis("q", q, self.head_dim)
-        i, j = query_positions[:, None], key_positions
+        """q_i.K^r[delta(i, j)] and k_j.Q^r[delta(j, i)], each (B, H, Lq, Lk), not yet divided.
+
+        Raises:
+            ValueError: if q and k do not have this scheme's heads and width.
+        """
+        for name, x in (("q", q), ("k", k)):
+            validate.last_axis(name, x, self.head_dim)
+            if x.shape[1] != self.num_heads:
+                raise ValueError(f"{name} must have num_heads = {self.num_heads} heads, got {x.shape[1]}")
+        relative = query_positions[:, None] - key_positions  # i - j, the sign that the paper counts with
+        if self.max_position is not None:
+            relative = log_bucket(relative, self.k, self.max_position)
         keys, queries = (
             proj(self.table).unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1).to(q)
             for proj in (self.key_proj, self.query_proj)
         )
         return (
-            pick(q @ keys.mT, bucket_index(i, j, self.k)),
-            pick_by_key(k @ queries.mT, bucket_index(j, i, self.k)),
+            pick(q @ keys.mT, _row(relative, self.k)),
+            pick_by_key(k @ queries.mT, _row(-relative, self.k)),
         )

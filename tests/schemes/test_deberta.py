@@ -1,0 +1,288 @@
+"""Disentangled attention: against loops from the paper and both versions in transformers; index, buckets, refusals."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import DebertaConfig, DebertaV2Config
+from transformers.models.deberta import modeling_deberta
+from transformers.models.deberta_v2 import modeling_deberta_v2
+
+from posenc_lib.attention import attend, scores
+from posenc_lib.schemes.deberta import Deberta, bucket_index, log_bucket
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
+
+
+def draw(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=torch.float64).to(dtype)
+
+
+def make(k, num_heads=2, d=6, dtype=torch.float64, max_position=None):
+    scheme = Deberta(num_heads, d, k, max_position).to(dtype)
+    with torch.no_grad():
+        scheme.table.copy_(draw(*scheme.table.shape, dtype=dtype))  # the initial one is too small to show mistakes
+    return scheme
+
+
+def delta(i, j, k):
+    """Equation 3."""
+    return 0 if i - j <= -k else 2 * k - 1 if i - j >= k else i - j + k
+
+
+def loop_scores(q, k, query_positions, key_positions, scheme, third=lambda i, j: (j, i)):
+    """Equation 4, one pair at a time; ``third`` says the order of the arguments of delta in the third term."""
+    d = q.shape[-1]
+    rows = scheme.table.tolist()
+    keys = torch.tensor(rows, dtype=q.dtype) @ scheme.key_proj.weight.T
+    queries = torch.tensor(rows, dtype=q.dtype) @ scheme.query_proj.weight.T + scheme.query_proj.bias
+    s = torch.empty(*q.shape[:3], k.shape[2], dtype=q.dtype)
+    for b, h, x, y in torch.cartesian_prod(*(torch.arange(n) for n in s.shape)).tolist():
+        i, j = int(query_positions[x]), int(key_positions[y])
+        head = slice(h * d, (h + 1) * d)
+        s[b, h, x, y] = (
+            q[b, h, x] @ k[b, h, y]
+            + q[b, h, x] @ keys[delta(i, j, scheme.k), head]
+            + k[b, h, y] @ queries[delta(*third(i, j), scheme.k), head]
+        ) / math.sqrt(3 * d)
+    return s
+
+
+POSITIONS = {
+    "from 0": (torch.arange(7), torch.arange(7)),
+    "cache": (torch.arange(5, 7), torch.arange(7)),
+    "shifted": (torch.arange(1000, 1003), torch.arange(997, 1004)),
+    "scattered": (torch.tensor([3, -8, 40]), torch.tensor([0, 2, 41, 5, -9])),
+}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("k", [1, 3, 50])
+@pytest.mark.parametrize("name", POSITIONS)
+@torch.no_grad()
+def test_scores_are_those_of_the_paper(name, k, dtype):
+    query_positions, key_positions = POSITIONS[name]
+    scheme = make(k, dtype=dtype)
+    q, key = draw(2, 2, len(query_positions), 6, dtype=dtype), draw(2, 2, len(key_positions), 6, dtype=dtype)
+    expected = loop_scores(q, key, query_positions, key_positions, scheme)
+    ours = scores(q, key, scheme, query_positions, key_positions)
+    torch.testing.assert_close(ours, expected, rtol=0, atol=TOLERANCE[dtype])
+
+
+@torch.no_grad()
+def test_outputs_under_a_causal_mask_with_padding():
+    scheme, p = make(2, num_heads=3), torch.arange(5)
+    q, k, v = (draw(2, 3, 5, 6) for _ in range(3))
+    padding = torch.tensor([[True, False, False, False, False], [False, False, False, True, True]])
+    s = loop_scores(q, k, p, p, scheme)
+    expected = torch.zeros_like(v)
+    for b, h, i in torch.cartesian_prod(*(torch.arange(n) for n in v.shape[:3])).tolist():
+        keys = [j for j in range(i + 1) if not padding[b, j]]
+        total = sum(s[b, h, i, j].exp() for j in keys)
+        for j in keys:
+            expected[b, h, i] += s[b, h, i, j].exp() / total * v[b, h, j]
+    torch.testing.assert_close(attend(q, k, v, scheme, causal=True, key_padding_mask=padding), expected)
+
+
+def as_implemented(q, k, scheme, p):
+    """Our scores with delta(i, j) in the third term: what ``terms`` gives when all positions are negated."""
+    second, third = scheme.terms(q, k, p, p)[0], scheme.terms(q, k, -p, -p)[1]
+    return (q @ k.mT + second + third) * scheme.scale(q.shape[-1])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("length", [1, 4, 5, 6, 13])
+@torch.no_grad()
+def test_attention_is_that_of_transformers_version_1(length, dtype):
+    """Its third term is indexed with i - j. It slices the table to the length, which changes no row that is read."""
+    config = DebertaConfig(
+        hidden_size=12,
+        num_attention_heads=2,
+        relative_attention=True,
+        max_relative_positions=5,
+        pos_att_type=["c2p", "p2c"],
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    theirs = modeling_deberta.DisentangledSelfAttention(config).to(dtype).eval()
+    theirs.q_bias.copy_(draw(12, dtype=dtype))
+    theirs.v_bias.copy_(draw(12, dtype=dtype))
+    scheme = make(5, dtype=dtype)
+    theirs.pos_proj.weight.copy_(scheme.key_proj.weight)
+    theirs.pos_q_proj.load_state_dict(scheme.query_proj.state_dict())
+
+    x = draw(3, length, 12, dtype=dtype)
+    q, k, v = theirs.in_proj(x).unflatten(-1, (2, 18)).transpose(1, 2).chunk(3, dim=-1)
+    q = q + theirs.q_bias.view(2, 1, 6)
+    v = v + theirs.v_bias.view(2, 1, 6)
+    relative = modeling_deberta.build_relative_position(q, k)
+    everything = torch.ones(3, 1, length, length, dtype=torch.bool)
+    output, weights = theirs(x, everything, True, relative_pos=relative, rel_embeddings=scheme.table)
+
+    s = as_implemented(q, k, scheme, torch.arange(length))
+    torch.testing.assert_close(s.softmax(-1), weights, rtol=0, atol=1e-6)
+    torch.testing.assert_close((s.softmax(-1) @ v).transpose(1, 2).flatten(-2), output, rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("length", [1, 4, 5, 13, 31])
+@pytest.mark.parametrize("max_position", [None, 12])
+@torch.no_grad()
+def test_attention_is_that_of_transformers_version_2(length, max_position, dtype):
+    """Again i - j in the third term; its matrix for keys of the table has a bias, which is set to 0 here."""
+    config = DebertaV2Config(
+        hidden_size=12,
+        num_attention_heads=2,
+        relative_attention=True,
+        max_relative_positions=6 if max_position is None else max_position,
+        position_buckets=-1 if max_position is None else 6,
+        pos_att_type=["c2p", "p2c"],
+        share_att_key=False,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    theirs = modeling_deberta_v2.DisentangledSelfAttention(config).to(dtype).eval()
+    scheme = make(6, dtype=dtype, max_position=max_position)
+    theirs.pos_key_proj.weight.copy_(scheme.key_proj.weight)
+    theirs.pos_key_proj.bias.zero_()
+    theirs.pos_query_proj.load_state_dict(scheme.query_proj.state_dict())
+
+    x = draw(3, length, 12, dtype=dtype)
+    q, k, v = (
+        f(x).unflatten(-1, (2, 6)).transpose(1, 2) for f in (theirs.query_proj, theirs.key_proj, theirs.value_proj)
+    )
+    everything = torch.ones(3, 1, length, length, dtype=torch.bool)
+    output, weights = theirs(x, everything, True, rel_embeddings=scheme.table)
+
+    s = as_implemented(q, k, scheme, torch.arange(length))
+    torch.testing.assert_close(s.softmax(-1), weights, rtol=0, atol=1e-6)
+    torch.testing.assert_close((s.softmax(-1) @ v).transpose(1, 2).flatten(-2), output, rtol=0, atol=5e-6)
+
+
+@torch.no_grad()
+def test_the_third_term_as_printed_is_not_that_of_transformers():
+    scheme, p = make(3), torch.arange(6)
+    q, k = draw(1, 2, 6, 6), draw(1, 2, 6, 6)
+    assert not torch.allclose(as_implemented(q, k, scheme, p), scores(q, k, scheme))
+    expected = loop_scores(q, k, p, p, scheme, third=lambda i, j: (i, j))
+    torch.testing.assert_close(as_implemented(q, k, scheme, p), expected)
+
+
+@given(st.integers(1, 20), st.integers(-(10**12), 10**12), st.integers(-(10**12), 10**12))
+def test_index_is_that_of_the_paper(k, i, j):
+    index = bucket_index(i, j, k)
+    assert index.dtype == torch.int64
+    assert int(index) == delta(i, j, k)
+    assert int(index) + int(bucket_index(j, i, k)) == (2 * k if abs(i - j) < k else 2 * k - 1)
+
+
+def test_rows_that_are_shared():
+    m = torch.arange(-9, 10)
+    rows = bucket_index(m, 0, 4)
+    assert rows.unique().tolist() == list(range(8))
+    assert m[rows == 7].tolist() == list(range(3, 10))
+    assert m[rows == 0].tolist() == list(range(-9, -3))
+    assert len(set(zip(rows.tolist(), bucket_index(0, m, 4).tolist(), strict=True))) == 9
+
+
+def test_index_does_not_overflow_in_small_integers():
+    i = torch.tensor([127, -128], dtype=torch.int8)
+    assert bucket_index(i, i.flip(0), 300).tolist() == [555, 45]
+
+
+@pytest.mark.parametrize(("buckets", "max_position"), [(2, 5), (4, 10), (8, 32), (16, 100), (32, 128), (256, 512)])
+def test_log_bucket_is_that_of_transformers(buckets, max_position):
+    relative = torch.arange(-1500, 1501)
+    expected = modeling_deberta_v2.make_log_bucket_position(relative, buckets, max_position)
+    assert torch.equal(log_bucket(relative, buckets, max_position), expected.long())
+
+
+@given(st.integers(1, 40), st.integers(2, 400))
+def test_log_bucket_is_odd_and_ascending_and_ends_at_the_last_bucket(half, more):
+    buckets, max_position = 2 * half, half + more
+    m = torch.arange(0, max_position + 50)
+    b = log_bucket(m, buckets, max_position)
+    assert torch.equal(log_bucket(-m, buckets, max_position), -b)
+    assert (b.diff() >= 0).all()
+    assert torch.equal(b[: half + 1], m[: half + 1])
+    assert int(b[max_position - 1]) == buckets - 1
+
+
+def test_log_bucket_takes_small_integers():
+    relative = torch.tensor([-128, 127], dtype=torch.int8)
+    assert log_bucket(relative, 8, 32).tolist() == log_bucket(relative.long(), 8, 32).tolist()
+
+
+@torch.no_grad()
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 6), st.integers(-(10**9), 10**9))
+def test_scores_do_not_change_when_all_positions_move(n_q, n_k, k, shift):
+    scheme = make(k)
+    q, key = draw(1, 2, n_q, 6), draw(1, 2, n_k, 6)
+    i, j = torch.arange(n_q), torch.arange(n_k)
+    assert torch.equal(scores(q, key, scheme, i, j), scores(q, key, scheme, i + shift, j + shift))
+
+
+@torch.no_grad()
+def test_the_query_chooses_in_the_second_term_and_the_key_in_the_third():
+    scheme, p = make(3), torch.arange(6)
+    q, k = draw(1, 2, 6, 6), draw(1, 2, 6, 6)
+    second, third = scheme.terms(q, k + draw(1, 2, 6, 6), p, p)
+    torch.testing.assert_close(second, scheme.terms(q, k, p, p)[0])
+    torch.testing.assert_close(scheme.terms(draw(1, 2, 6, 6), k, p, p)[1], scheme.terms(q, k, p, p)[1])
+    assert not torch.allclose(third, scheme.terms(q, k, p, p)[1])
+
+
+def test_gradients_are_those_of_the_formula():
+    scheme = make(2)
+    q, k, v = (draw(1, 2, 5, 6).requires_grad_() for _ in range(3))
+    parameters = tuple(scheme.parameters())
+    assert torch.autograd.gradcheck(lambda *_: attend(q, k, v, scheme, causal=True), (q, k, v, *parameters))
+
+
+def test_rows_that_are_not_read_get_no_gradient():
+    scheme = make(8)
+    scores(draw(1, 2, 4, 6), draw(1, 2, 4, 6), scheme).square().sum().backward()
+    assert (scheme.table.grad.abs().sum(-1) > 0).nonzero().flatten().tolist() == list(range(5, 12))
+
+
+def test_parameters_are_counted_as_in_the_notebook():
+    scheme = Deberta(12, 64, 512)
+    assert scheme.table.numel() == 786_432
+    assert sum(p.numel() for p in scheme.parameters()) == 786_432 + 2 * 768**2 + 768
+
+
+@torch.no_grad()
+def test_follows_the_dtype_and_device(device):
+    scheme = Deberta(2, 6, 3).to(device)
+    for dtype in (torch.bfloat16, torch.float32, torch.float64):
+        q = torch.ones(1, 2, 4, 6, dtype=dtype, device=device)
+        o = attend(q, q, q, scheme)
+        assert (o.dtype, o.device) == (q.dtype, q.device)
+
+
+@pytest.mark.parametrize(
+    ("make_it", "error", "words"),
+    [
+        (lambda: Deberta(0, 6, 4), ValueError, "num_heads must be at least 1, got 0"),
+        (lambda: Deberta(2, 0, 4), ValueError, "head_dim must be at least 1, got 0"),
+        (lambda: Deberta(2, 6, 0), ValueError, "k must be at least 1, got 0"),
+        (lambda: Deberta(2, 6, 2.5), ValueError, "k must be an integer, got 2.5"),
+        (lambda: Deberta(2, 6, "4"), TypeError, "k must be a number, got '4'"),
+        (lambda: Deberta(2, 6, 8, max_position=5), ValueError, "max_position must be at least 6, got 5"),
+        (lambda: Deberta(2, 6, 7, max_position=50), ValueError, "buckets must be even.*got 7"),
+        (lambda: bucket_index(0, 0, -2), ValueError, "k must be at least 1, got -2"),
+        (lambda: bucket_index(0.5, 0, 2), TypeError, "i must hold integers, got torch.float32"),
+        (lambda: bucket_index(0, torch.ones(2), 2), TypeError, "j must hold integers, got torch.float32"),
+        (lambda: log_bucket([1], 8, 32), TypeError, "relative must be a tensor of integers, got list"),
+        (lambda: log_bucket(torch.ones(2), 8, 32), TypeError, "relative must hold integers, got torch.float32"),
+        (lambda: log_bucket(torch.arange(2), 0, 32), ValueError, "buckets must be at least 2, got 0"),
+        (lambda: attend(*[draw(1, 2, 3, 8)] * 3, make(2)), ValueError, "q must have width 6, got 8"),
+        (lambda: attend(*[draw(1, 3, 3, 6)] * 3, make(2)), ValueError, "q must have num_heads = 2 heads, got 3"),
+        (lambda: attend(*[draw(1, 1, 3, 6)] * 3, make(2)), ValueError, "q must have num_heads = 2 heads, got 1"),
+    ],
+)
+def test_refusals_name_the_argument_and_the_value(make_it, error, words):
+    with pytest.raises(error, match=words):
+        make_it()
