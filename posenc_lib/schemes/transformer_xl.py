@@ -7,7 +7,7 @@ Dai et al. 2019 (arXiv:1901.02860), section 3.3. With R_{i-j} the sinusoidal enc
 
 It comes from expanding the score of x_i + P_i with x_j + P_j: P_j becomes the distance, and the query's own position,
 which must not matter, becomes two learned vectors u and v. Keys may come from an earlier segment (a memory): only
-distances enter.
+distances enter. The distance here is i - j, query minus key, as in the paper: positive to the left.
 """
 
 import torch
@@ -26,9 +26,10 @@ def relative_shift(logits: Tensor) -> Tensor:
         logits: (..., Lq, Lr) with Lr >= Lq; column c stands for the distance i - j = Lr - 1 - c.
     Returns:
         (..., Lq, Lr) whose column j is the key at place j, when the query of row i stands at place Lr - Lq + i. Entries
-        with j behind the query are left over from the next row and mean nothing.
+        with j after the query mean nothing: one zero of the padding, then what is left over from the next row.
     Raises:
         ValueError: if there are more rows than columns.
+        TypeError: if ``logits`` is no tensor.
     Source: Dai et al. 2019 (arXiv:1901.02860), appendix B.
     """
     if not isinstance(logits, Tensor):
@@ -54,8 +55,18 @@ def score_terms(
     Returns:
         (a) content-content (B, H, Lq, Lk), (b) content-distance (B, H, Lq, Lk), (c) everybody-content (B, H, 1, Lk),
         (d) everybody-distance (1, H, Lq, Lk).
+    Raises:
+        ValueError: shapes that do not fit, such as r, u or v for another number of heads than q.
+        TypeError: an argument that is no tensor, an index that holds no integers.
     Source: Dai et al. 2019 (arXiv:1901.02860), section 3.3.
     """
+    heads, head_dim = validate.tensor("q", q, shape="(B, H, L, d)").shape[1::2]
+    validate.tensor("k", k, shape="(B, H, L, d)")
+    for name, value, shape in (("r", r, "(H, R, d)"), ("u", u, "(H, d)"), ("v", v, "(H, d)")):
+        if (validate.tensor(name, value, shape=shape).shape[0], value.shape[-1]) != (heads, head_dim):
+            raise ValueError(f"{name} must have H = {heads} and d = {head_dim} like q, got {tuple(value.shape)}")
+    if validate.integers("index", index).shape != (q.shape[2], k.shape[2]):
+        raise ValueError(f"index must have shape (Lq, Lk), {(q.shape[2], k.shape[2])}, got {tuple(index.shape)}")
     a = q @ k.mT
     b = pick(q @ r.mT, index)
     c = u[:, None] @ k.mT
@@ -81,16 +92,26 @@ class TransformerXL(PositionScheme):
         self.r_proj = nn.Linear(self.width, self.width, bias=False)
 
     def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Terms (b), (c) and (d), divided by sqrt(d)."""
-        _, b, c, d = self.terms(q, k, query_positions, key_positions)
-        return (b + c + d) * self.scale(self.head_dim)
+        """Terms (b), (c) and (d), divided by sqrt(d); (b) and (d) share a product, (q_i + v) . W_R R_{i-j}."""
+        r, index = self._distances(q, query_positions, key_positions)
+        by_distance = pick((q + self.v.to(q)[:, None]) @ r.mT, index)
+        return (by_distance + self.u.to(q)[:, None] @ k.mT) * self.scale(self.head_dim)
 
     def terms(
         self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The four terms of :func:`score_terms` for tokens at these positions."""
-        validate.last_axis("q", q, self.head_dim)
+        """The four terms of :func:`score_terms` for queries and keys at these positions."""
+        r, index = self._distances(q, query_positions, key_positions)
+        return score_terms(q, k, r, self.u.to(q), self.v.to(q), index)
+
+    def _distances(self, q: Tensor, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
+        """W_R R of the distances that occur, (H, R, d), and its row for each pair (Lq, Lk)."""
+        self._check_queries(q)
         distances, index = distinct(-relative_position(query_positions, key_positions))
-        r = self.r_proj(encode(distances, self.width).to(self.r_proj.weight))
-        r = r.unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1)
-        return score_terms(q, k, r.to(q), self.u.to(q), self.v.to(q), index)
+        r = self.r_proj(encode(distances, self.width).to(self.r_proj.weight)).to(q)
+        return r.unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1), index
+
+    def _check_queries(self, q: Tensor) -> None:
+        """Refuse queries for another number of heads or of another width."""
+        if validate.tensor("q", q, shape="(B, H, L, d)").shape[1::2] != (self.num_heads, self.head_dim):
+            raise ValueError(f"q must have H = {self.num_heads} and d = {self.head_dim}, got {tuple(q.shape)}")
