@@ -6,7 +6,12 @@ predicted; the token z_t is predicted from z_1, ..., z_{t-1}, wherever these sta
     content stream h: sees the tokens up to and including its own place in the order, its own content among them;
     query stream g:   sees the tokens strictly before it in the order, and its own position but not its own content.
 
-Relative segments add (q_i + b_s) . e[same segment or not] to the score, not their identity.
+Both take their keys and values from h. Distances run both ways, because an order may put a token before its left
+neighbour. Relative segments add to the score of i and j
+
+    (q_i + b) . e[0 if i and j are in the same segment, else 1] / sqrt(d)
+
+so that it matters whether two tokens share a segment, and not which one.
 """
 
 import torch
@@ -26,39 +31,45 @@ def permutation_mask(order: Tensor, include_self: bool = False) -> Tensor:
         (L, L) bool, entry (i, j) True where token i may see token j.
     Raises:
         ValueError: if ``order`` is no permutation.
-        TypeError: if ``order`` holds no integers.
+        TypeError: if ``order`` holds no integers, or ``include_self`` is no bool.
     Source: Yang et al. 2019 (arXiv:1906.08237), section 2.3.
     """
     validate.positions("order", order)
-    if not torch.equal(order.sort().values, torch.arange(len(order), device=order.device)):
+    if not isinstance(include_self, bool):
+        raise TypeError(f"include_self must be True or False, got {include_self!r}")
+    if order.sort().values.tolist() != list(range(len(order))):
         raise ValueError(f"order must be a permutation of 0..{len(order) - 1}, got {order.tolist()}")
     step = order.argsort()  # at which step each place is predicted
     return step <= step[:, None] if include_self else step < step[:, None]
 
 
 class XLNet(TransformerXL):
-    """Transformer-XL's score and the segment bias.
+    """Transformer-XL's score, and the segment bias to be added to it where a text has segments.
 
     Args:
         num_heads: H.
-        head_dim: width d of a head.
+        head_dim: width d of a head; H * d, the width of the sinusoid, must be even.
     """
 
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__(num_heads, head_dim)
-        self.segment_query = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
-        self.segment_table = nn.Parameter(torch.randn(2, num_heads, head_dim) * head_dim**-0.5)
+        self.segment_query = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)  # b
+        self.segment_table = nn.Parameter(torch.randn(2, num_heads, head_dim) * head_dim**-0.5)  # e: same, other
 
     def segment_bias(self, q: Tensor, query_segments: Tensor, key_segments: Tensor) -> Tensor:
-        """(q_i + b_s) . e[0 if the segments are the same, else 1] / sqrt(d), to be added to the scores.
+        """(q_i + b) . e[0 if the segments are the same, else 1] / sqrt(d), to be added to the scores.
 
         Args:
             q: (B, H, Lq, d) queries.
             query_segments, key_segments: (Lq,), (Lk,) integers, equal where tokens share a segment.
         Returns:
             (B, H, Lq, Lk).
+        Raises:
+            ValueError: shapes that do not fit.
+            TypeError: an argument that is no tensor, segments that are not integers.
+        Source: Yang et al. 2019 (arXiv:1906.08237), section 2.5.
         """
-        validate.last_axis("q", q, self.head_dim)
+        self._check_queries(q)
         validate.positions("query_segments", query_segments, length=q.shape[2])
         validate.positions("key_segments", key_segments)
         table = self.segment_table.to(q).permute(1, 2, 0)
