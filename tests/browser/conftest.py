@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -90,6 +91,7 @@ def lab(browser, tmp_path_factory):
     write_synthetic(root / "notebooks" / SYNTHETIC)
     settings = {
         "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},  # keep every cell in the page
+        "@jupyterlab/docmanager-extension:plugin": {"autosave": False},  # the next test opens the file as it was
         "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     }
     (root / "settings").mkdir()
@@ -160,9 +162,11 @@ class Visit:
         self.page.on("pageerror", lambda error: self.note(str(error)))
         self.page.on("console", lambda message: message.type == "error" and self.note(message.text))
         self.page.goto(f"{lab}/doc/tree/{name}")
-        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
-        self.wait_for_kernel()
         cells = self.page.request.get(f"{lab}/api/contents/{name}").json()["content"]["cells"]
+        expect(self.page.locator(".jp-Notebook .jp-Cell")).to_have_count(len(cells), timeout=90_000)
+        # The status bar; JupyterLab drops what it is asked to run before it has a kernel.
+        self.page.get_by_text(re.compile(r"\| Idle$")).first.wait_for()
+        self.broken_before = self.broken_pictures()
         self.explorer_cells = [i for i, cell in enumerate(cells) if "Explorer(" in cell["source"]]
         self.before = [self.look(self.cell(i)) for i in self.explorer_cells]
         self.alt_before = [
@@ -171,7 +175,6 @@ class Visit:
             for output in cells[i]["outputs"]
             if "image/png" in output.get("data", {})
         ]
-        self.broken_before = self.broken_pictures()
 
     def note(self, trouble: str) -> None:
         """Keep an error of the page unless it is known to have nothing to do with widgets."""
