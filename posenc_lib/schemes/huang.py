@@ -1,4 +1,4 @@
-"""Four ways to let a distance change a score, each more expressive than the one before.
+"""Four ways to let a distance change a score: three that multiply it and one that adds to it.
 
 Z. Huang, Liang, Xu and Xiang 2020 (arXiv:2009.13658), methods 1 to 4, all divided by sqrt(d):
 
@@ -31,10 +31,15 @@ def method_scores(q: Tensor, k: Tensor, a: Tensor, method: int) -> Tensor:
     Returns:
         (B, H, Lq, Lk), divided by sqrt(d).
     Raises:
-        ValueError: an unknown method, or an ``a`` whose shape does not fit.
+        ValueError: an unknown method, or shapes that do not fit.
+        TypeError: an argument that is no tensor of floating-point numbers.
     Source: Z. Huang et al. 2020 (arXiv:2009.13658), section 3.
     """
     validate.choice("method", method, METHODS)
+    for name, x, shape in (("q", q, "(B, H, Lq, d)"), ("k", k, "(B, H, Lk, d)")):
+        validate.floating(name, validate.tensor(name, x, shape=shape))
+    validate.last_axis("k", k, q.shape[-1])
+    a = validate.floating("a", validate.tensor("a", a, shape="(Lq, Lk)" if method <= 2 else "(Lq, Lk, d)"))
     pairs, d = (q.shape[-2], k.shape[-2]), q.shape[-1]
     expected = pairs if method <= 2 else (*pairs, d)
     if a.shape != expected:
@@ -55,6 +60,8 @@ class Huang(PositionScheme):
         head_dim: width d of a head.
         max_length: distances up to max_length - 1 have a row.
         method: 1, 2, 3 or 4.
+    Raises:
+        ValueError: a number that is not positive, or an unknown method.
     """
 
     def __init__(self, head_dim: int, max_length: int, method: int = 4):
