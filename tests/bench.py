@@ -1,24 +1,32 @@
 """``make bench``: how fast the library is, as ratios taken in one run, beside other people's implementations.
 
 One thread, float32, torch.no_grad. All candidates of a table take turns, and the medians are compared, so that whatever
-else the machine does slows all of them alike.
+else the machine does slows all of them alike. Memory is the most that a call takes beyond what was there before it.
 """
 
+import ctypes
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import torch
 from rotary_embedding_torch.rotary_embedding_torch import apply_rotary_emb
 from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as gptj
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as llama
+from transformers.models.t5.modeling_t5 import T5Attention, T5Config
 from x_transformers.x_transformers import apply_rotary_pos_emb as x_transformers
 
+from posenc_lib.relative import toeplitz_rows_reversed
 from posenc_lib.schemes.rope import inverse_frequencies, rotate
+from posenc_lib.schemes.shaw import Shaw, clipped_index
+from posenc_lib.schemes.t5 import T5Bias
 
 ROUNDS = 15
+M_MMAP_THRESHOLD = -3  # of mallopt, in malloc.h
 SHAPES = ((1, 8, 2048, 64), (4, 16, 1024, 64))  # (B, H, L, d)
 
 
@@ -53,6 +61,74 @@ def rope(shape: tuple[int, ...]) -> dict[str, Callable]:
         "rotary-embedding-torch": lambda: (apply_rotary_emb(pairs, q), apply_rotary_emb(pairs, k)),
         "x-transformers": lambda: (x_transformers(q, pairs[None]), x_transformers(k, pairs[None])),
     }
+
+
+def shaw() -> tuple[Callable, Callable]:
+    """Shaw's term of the score at L = 1024, H = 8, d = 64, K = 32: from 2K + 1 logits, and from an (L, L, d) table."""
+    length, scheme, q = 1024, Shaw(64, 32), torch.randn(1, 8, 1024, 64)
+    p = torch.arange(length)
+
+    def gather() -> torch.Tensor:
+        vectors = scheme.key_table[clipped_index(p - p[:, None], 32)]
+        return torch.einsum("bhld,lrd->bhlr", q, vectors) / 8
+
+    def pick() -> torch.Tensor:
+        return scheme.score_bias(q, q, p, p)
+
+    torch.testing.assert_close(pick(), gather())
+    return pick, gather
+
+
+def t5() -> tuple[Callable, Callable]:
+    """T5's bias at L = 2048, H = 8: a view of one number per distance, and the (L, L) table of transformers."""
+    length, scheme = 2048, T5Bias(8)
+    other = T5Attention(T5Config(num_heads=8), has_relative_attention_bias=True)
+    other.relative_attention_bias.weight.copy_(scheme.weight)
+    distances = torch.arange(1 - length, length)
+
+    def view() -> torch.Tensor:
+        return toeplitz_rows_reversed(scheme.distance_bias(distances), length)
+
+    def table() -> torch.Tensor:
+        return other.compute_bias(length, length)
+
+    torch.testing.assert_close(view().flip(1), table()[0])
+    return view, table
+
+
+# What is compared, with what, how much faster it must be and which part of the memory it may take.
+TERMS = (
+    (shaw, "(L, L, d) gather", 5, 1 / 5),
+    (t5, "transformers' compute_bias", 20, 1 / 10),
+)
+
+
+def mebibytes(call: Callable) -> float:
+    """The most memory that ``call`` takes beyond what is there before it; Linux only.
+
+    Read in a process of its own, in which the allocator gives every block above 64 KiB back to the system at once.
+    """
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, 2**16)
+        libc.malloc_trim(0)
+        call()  # the code itself is in memory now
+        Path("/proc/self/clear_refs").write_text("5")  # forget the highest mark
+        before = resident("VmRSS")
+        call()
+        os.write(write, str((resident("VmHWM") - before) / 1024).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        grown = float(answer.read())
+    os.waitpid(child, 0)
+    return grown
+
+
+def resident(mark: str) -> int:
+    """A line of /proc/self/status, in KiB."""
+    return next(int(s.split()[1]) for s in Path("/proc/self/status").read_text().splitlines() if s.startswith(mark))
 
 
 # Of a function above: our candidate, the others that compute the same, the target as a multiple of a copy.
@@ -93,6 +169,16 @@ def main() -> None:
                         f"{name:<18} {shape!s:<18} {own:6.1f} {f'<= {target}':>7}   {their:6.1f} "
                         f"{their / own:14.1f}   {other}"
                     )
+    print(f"\n{'':<8} {'ours':>19} {'theirs':>20}   {'faster':>7} {'target':>7} {'memory':>7} {'target':>7}")
+    for make, other, faster, part in TERMS:
+        with torch.no_grad():
+            ours, theirs = make()
+            seconds = medians({"ours": ours, "theirs": theirs})
+            memory = {"ours": mebibytes(ours), "theirs": mebibytes(theirs)}
+        both = "  ".join(f"{1000 * seconds[who]:6.1f} ms {memory[who]:5.1f} MiB" for who in seconds)
+        quicker, share = seconds["theirs"] / seconds["ours"], memory["ours"] / memory["theirs"]
+        targets = f"{quicker:7.1f} {f'>= {faster}':>7} {share:7.3f} {f'<= {part:.2f}':>7}"
+        print(f"{make.__name__:<8} {both}   {targets}   {other}")
     print(f"\n{'import beyond torch':<52} {'seconds':>7} {'target':>7}")
     for modules, target in IMPORTS:
         print(f"{modules:<52} {import_seconds(modules):7.3f} {f'< {target}':>7}")

@@ -1,7 +1,18 @@
 """What a scheme does to a model: a tiny transformer, tasks with known answers, training in seconds."""
 
+from posenc_lib.lab.measure import milliseconds, randn
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.tasks import IGNORE, copy_back, name_position, reverse
 from posenc_lib.lab.training import accuracy, train
 
-__all__ = ["IGNORE", "TinyTransformer", "accuracy", "copy_back", "name_position", "reverse", "train"]
+__all__ = [
+    "IGNORE",
+    "TinyTransformer",
+    "accuracy",
+    "copy_back",
+    "milliseconds",
+    "name_position",
+    "randn",
+    "reverse",
+    "train",
+]

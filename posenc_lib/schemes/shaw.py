@@ -59,8 +59,8 @@ class Shaw(PositionScheme):
         validate.last_axis("q", q, self.head_dim)
         if self.key_table.dim() == 3 and len(self.key_table) != q.shape[1]:
             raise ValueError(f"q must have num_heads = {len(self.key_table)} heads, got {q.shape[1]}")
-        logits = q @ self.key_table.to(q).mT
-        return pick(logits, self._index(query_positions, key_positions)) * self.scale(self.head_dim)
+        logits = q @ self.key_table.to(q).mT * self.scale(self.head_dim)
+        return pick(logits, self._index(query_positions, key_positions))
 
     def value_bias(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """sum_j weights_ij a^V[j - i], shape (B, H, Lq, d). Source: the second term of equation 3."""
