@@ -31,7 +31,7 @@ test: $(TESTS)  ## run everything: lint, unit tests, notebooks, sliders in a bro
 	$(VENV) -m pytest -n2 --ignore=tests/browser tests || failed="$$failed unit-tests"; \
 	$(VENV) -m pytest --nbval --nbval-current-env --nbval-cell-timeout=120 \
 		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n2 --dist loadscope notebooks || failed="$$failed notebooks"; \
-	$(VENV) -m pytest tests/browser || failed="$$failed browser"; \
+	$(VENV) -m pytest -n2 --dist loadgroup tests/browser || failed="$$failed browser"; \
 	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
 
 notebooks: $(TESTS)  ## run every notebook and save it in its canonical form

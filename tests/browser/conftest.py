@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -66,6 +67,55 @@ Explorer(
 """
 SYNTHETIC = "synthetic.ipynb"
 
+# What the explorers are measured against: the same kind of picture, drawn anew at every move.
+BARE = """
+import ipywidgets
+import matplotlib.pyplot as plt
+import numpy as np
+
+
+@ipywidgets.interact(log_base=(0.5, 5.0, 0.1))
+def show(log_base=4.0):
+    angles = np.arange(128)[:, None] * 10 ** (-log_base * np.arange(64) / 64)
+    P = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
+    fig.colorbar(left.imshow(P, cmap="RdBu", aspect="auto"), ax=left)
+    right.plot(P[0] @ P.T)
+    plt.show()
+"""
+BARE_NAME = "bare.ipynb"
+
+# Press an arrow key on a handle some times, to and fro; the milliseconds until the next picture is on the page, each.
+TIME_KEY_PRESSES = """async (handle, presses) => {
+    const cell = handle.closest('.jp-Cell');
+    const images = () => [...cell.querySelectorAll('.jp-OutputArea img')];
+    const sources = () => images().map(img => img.src).join();
+    const pause = ms => new Promise(done => setTimeout(done, ms));
+    const times = [];
+    handle.focus();
+    for (let n = 0; n < presses; n++) {
+        const before = sources();
+        let arrived;
+        const arrival = new Promise(done => arrived = done);
+        const watch = new MutationObserver(async () => {
+            if (!sources() || sources() === before) return;
+            await Promise.all(images().map(img => img.decode().catch(() => null)));
+            arrived(true);
+        });
+        watch.observe(cell, {subtree: true, childList: true, attributes: true, attributeFilter: ['src']});
+        const key = n % 2 ? 'ArrowLeft' : 'ArrowRight';
+        const start = performance.now();
+        handle.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}));
+        if (await Promise.race([arrival, pause(3000)])) {
+            await new Promise(requestAnimationFrame);
+            times.push(performance.now() - start);
+        }
+        watch.disconnect();
+        await pause(100);
+    }
+    return times;
+}"""
+
 
 @pytest.fixture(scope="session")
 def browser():
@@ -89,6 +139,9 @@ def lab(browser, tmp_path_factory):
     root = tmp_path_factory.mktemp("lab")
     shutil.copytree(NOTEBOOKS, root / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints", "assignments"))
     write_synthetic(root / "notebooks" / SYNTHETIC)
+    kernel = {"name": "python3", "display_name": "Python 3"}  # JupyterLab asks for one where none is named
+    bare = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(BARE)], metadata={"kernelspec": kernel})
+    nbformat.write(bare, root / "notebooks" / BARE_NAME)
     settings = {
         "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},  # keep every cell in the page
         "@jupyterlab/docmanager-extension:plugin": {"autosave": False},  # the next test opens the file as it was
@@ -149,6 +202,17 @@ def ran(opened):
     """The same page after Run All Cells."""
     opened.run_all()
     return opened
+
+
+@pytest.fixture(scope="session")
+def bare(browser, lab):
+    """The slider of a bare ``ipywidgets.interact``, on a page of its own that stays open."""
+    visit = Visit(browser, lab, BARE_NAME)
+    visit.run_all()
+    handle = visit.page.locator(".noUi-handle")
+    handle.wait_for()
+    yield Slider(None, handle)
+    visit.close()
 
 
 class Visit:
@@ -257,7 +321,7 @@ class Live:
         return hashlib.sha256((picture or "being replaced").encode()).hexdigest(), self.words()
 
     def settled(self) -> tuple[str, str]:
-        """The state once it has stayed the same for half a second with an idle kernel."""
+        """The state once it has stayed the same for 0.3 seconds with an idle kernel."""
         deadline = time.monotonic() + SETTLE_LIMIT
         last, since = None, time.monotonic()
         while time.monotonic() < deadline:
@@ -265,7 +329,7 @@ class Live:
             state = (*self.state(), *(slider.readout() for slider in self.sliders))
             if state != last:
                 last, since = state, time.monotonic()
-            elif time.monotonic() - since > 0.5:
+            elif time.monotonic() - since > 0.3:
                 return state[:2]
             self.visit.page.wait_for_timeout(50)
         pytest.fail(f"the explorer did not come to rest within {SETTLE_LIMIT} seconds")
@@ -298,6 +362,12 @@ class Slider:
         self.explorer.visit.page.keyboard.press(key)
         self.explorer.visit.page.wait_for_timeout(50)
         return self.explorer.settled()
+
+    def milliseconds(self, presses: int) -> float:
+        """Median time from a key press to the next picture."""
+        times = self.handle.evaluate(TIME_KEY_PRESSES, presses)
+        assert len(times) >= presses // 2, f"{len(times)} of {presses} key presses changed the picture"
+        return statistics.median(times)
 
     def drag(self, *fractions: float) -> None:
         """Take the handle with the mouse and move it quickly to these places along the track, one after the other."""

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("synthetic")
+
 
 @pytest.fixture(scope="module")
 def notebook():
