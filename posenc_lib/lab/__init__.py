@@ -2,7 +2,8 @@
 
 from posenc_lib.lab.measure import milliseconds, randn
 from posenc_lib.lab.model import TinyTransformer
-from posenc_lib.lab.tasks import IGNORE, copy_back, name_position, reverse
+from posenc_lib.lab.tasks import IGNORE, copy_back, induction, look_up, name_position, reverse
+from posenc_lib.lab.text import next_character
 from posenc_lib.lab.training import accuracy, train
 
 __all__ = [
@@ -10,8 +11,11 @@ __all__ = [
     "TinyTransformer",
     "accuracy",
     "copy_back",
+    "induction",
+    "look_up",
     "milliseconds",
     "name_position",
+    "next_character",
     "randn",
     "reverse",
     "train",

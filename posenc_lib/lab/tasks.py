@@ -35,6 +35,37 @@ def copy_back(
     return tokens, targets
 
 
+def induction(batch: int, length: int, generator: Generator, vocabulary: int = 64) -> tuple[Tensor, Tensor]:
+    """A random block is said again and again; the answer is the next token, scored from the second token of the repeat.
+
+    The period is drawn for every text, from a quarter to half of the length, so that the answer stands no fixed number
+    of places back: the model must find the last place with the present token and say what followed.
+    """
+    blocks = _tokens(batch, length, vocabulary, generator)
+    period = torch.randint(max(length // 4, 1), max(length // 2, 1) + 1, (batch, 1), generator=generator)
+    places = torch.arange(length + 1)
+    text = blocks.gather(1, places % period)
+    targets = text[:, 1:].masked_fill(places[:-1] < period, IGNORE)
+    return text[:, :-1].contiguous(), targets
+
+
+def look_up(batch: int, length: int, generator: Generator, vocabulary: int = 32) -> tuple[Tensor, Tensor]:
+    """Keys, each followed by its value; the answer at a key that came before is its value.
+
+    Keys are the tokens of the lower half of the vocabulary, values those of the upper half; which value belongs to a
+    key is drawn anew for every text.
+    """
+    half = validate.integer("vocabulary", vocabulary, at_least=2) // 2
+    value_of = half + _tokens(batch, half, half, generator)
+    keys = _tokens(batch, length, half, generator)[:, : (length + 1) // 2]
+    pairs = torch.stack([keys, value_of.gather(1, keys)], dim=-1).flatten(1)
+    tokens, answers = pairs[:, :length], pairs[:, 1:]
+    earlier = (keys[:, :, None] == keys[:, None, :]).tril(-1).any(-1)
+    targets = torch.full_like(tokens, IGNORE)
+    targets[:, ::2] = answers[:, ::2].masked_fill(~earlier, IGNORE)
+    return tokens, targets
+
+
 def name_position(
     batch: int, length: int, generator: Generator, vocabulary: int = 16, bos: bool = True
 ) -> tuple[Tensor, Tensor]:

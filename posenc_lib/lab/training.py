@@ -1,5 +1,7 @@
 """Train a tiny model for a few seconds, and ask how often it is right."""
 
+import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -34,8 +36,9 @@ def train(
     batch: int = 64,
     learning_rate: float = 2e-3,
     seed: int = 0,
-) -> None:
-    """Fit ``model`` in place to fresh batches of ``task``, with AdamW and a progress bar.
+    stop_below: float = 0.0,
+) -> int:
+    """Fit ``model`` in place to fresh batches of ``task``, with AdamW and a progress bar; return the updates made.
 
     Args:
         model: maps tokens (B, L) to logits (B, L, classes); trained on the device it is on.
@@ -45,8 +48,10 @@ def train(
         batch: sequences per update.
         learning_rate: its highest value.
         seed: of the batches.
+        stop_below: stop early once the mean loss of the last ten batches is below this.
     """
     device = next(model.parameters()).device
+    losses, made = deque([math.inf], maxlen=10), 0
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)
@@ -59,13 +64,18 @@ def train(
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
+        losses.append(loss.item())
+        made += 1
+        if sum(losses) / len(losses) < stop_below:
+            break
     model.eval()
+    return made
 
 
 @torch.no_grad()
 @_one_thread()
 def accuracy(model: nn.Module, task: Task, length: int, batch: int = 128, seed: int = 1) -> float:
-    """Share of the scored places of one fresh batch at which the most likely answer is right."""
+    """Share of the scored places of one fresh batch at which the most likely answer is right; nan if none is scored."""
     device = next(model.parameters()).device
     tokens, targets = (x.to(device) for x in task(batch, length, torch.Generator().manual_seed(seed)))
     right = model(tokens).argmax(-1) == targets

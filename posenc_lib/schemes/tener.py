@@ -1,19 +1,21 @@
 """TENER: distance and direction, unscaled.
 
-Yan et al. 2019 (arXiv:1911.04474), equations 7 to 9. With R_r the sinusoidal encoding of the relative position,
+Yan et al. 2019 (arXiv:1911.04474), equations 17 and 18. With R_r the sinusoidal encoding of the relative position,
 interleaved and of the width of a head, not projected:
 
     s_ij = q_i.k_j + q_i.R_{j-i} + u.k_j + v.R_{j-i}
+            (a)       (b)           (c)     (d)
 
 R_r and R_{-r} share their cosines and differ in the sign of their sines, so the score can tell left from right. The
-scores are not divided by sqrt(d). The paper writes R_{i-j}: the same with the sines negated.
+scores are not divided by sqrt(d). The paper writes R_{i-j}: the same with the sines negated. Its keys are slices of the
+input, without a projection of their own; here k is given. The authors' code adds a fifth term, k_j.R_{i-j}.
 """
 
 import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.relative import distinct, relative_position
+from posenc_lib.relative import distinct, pick, relative_position
 from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.sinusoidal import encode
 from posenc_lib.schemes.transformer_xl import score_terms
@@ -29,7 +31,7 @@ class Tener(PositionScheme):
 
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__()
-        validate.integer("num_heads", num_heads, at_least=1)
+        self.num_heads = validate.integer("num_heads", num_heads, at_least=1)
         self.head_dim = validate.width("head_dim", head_dim)
         self.u = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
         self.v = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
@@ -39,9 +41,20 @@ class Tener(PositionScheme):
         return 1.0
 
     def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """q_i.R + u.k_j + v.R, shape (B, H, Lq, Lk)."""
-        validate.last_axis("q", q, self.head_dim)
-        values, index = distinct(relative_position(query_positions, key_positions))
-        R = encode(values, self.head_dim).to(q).expand(len(self.u), -1, -1)
-        _, b, c, d = score_terms(q, k, R, self.u.to(q), self.v.to(q), index)
-        return b + c + d
+        """Terms (b), (c) and (d); (b) and (d) share a product, (q_i + v).R_{j-i}."""
+        R, index = self._encodings(q, query_positions, key_positions)
+        return pick((q + self.v.to(q)[:, None]) @ R.mT, index) + self.u.to(q)[:, None] @ k.mT
+
+    def terms(
+        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The four terms as in :func:`posenc_lib.schemes.transformer_xl.score_terms`, whose sum is the score."""
+        R, index = self._encodings(q, query_positions, key_positions)
+        return score_terms(q, k, R.expand(self.num_heads, -1, -1), self.u.to(q), self.v.to(q), index)
+
+    def _encodings(self, q: Tensor, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
+        """R of the relative positions that occur, (R, d), the same for every head, and its row for each pair."""
+        if validate.tensor("q", q, shape="(B, H, L, d)").shape[1::2] != (self.num_heads, self.head_dim):
+            raise ValueError(f"q must have H = {self.num_heads} and d = {self.head_dim}, got {tuple(q.shape)}")
+        relative, index = distinct(relative_position(query_positions, key_positions))
+        return encode(relative, self.head_dim).to(q), index

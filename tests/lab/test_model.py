@@ -77,6 +77,15 @@ def test_training_is_repeatable_and_learns_what_needs_position():
     assert without < 0.7
 
 
+def test_training_stops_early_once_the_loss_is_low():
+    easy = lambda *args: copy_back(*args, vocabulary=4, back=0)  # noqa: E731
+    made = [
+        train(TinyTransformer(NoPosition(), 4, dim=32, layers=1), easy, 8, steps=200, batch=16, stop_below=loss)
+        for loss in (0.1, 0.0)
+    ]
+    assert 10 <= made[0] < made[1] == 200
+
+
 def test_accuracy_counts_scored_places_only():
     class Echo(nn.Module):
         """Answers with the token it sees."""

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from posenc_lib.lab import IGNORE, copy_back, name_position, reverse
+from posenc_lib.lab import IGNORE, copy_back, induction, look_up, name_position, next_character, reverse
+from posenc_lib.lab.text import CHARACTERS, MODULES, characters
 
-TASKS = (reverse, copy_back, name_position)
+TASKS = (reverse, copy_back, induction, look_up, name_position)
 
 
 def seeded(seed=0):
@@ -34,7 +35,53 @@ def test_name_position(bos):
     assert not (tokens[:, 1:] == 4).any()
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("length", [8, 13, 64])
+def test_induction(length):
+    tokens, targets = induction(200, length, seeded(), vocabulary=1000)
+    periods = set()
+    for text, answers in zip(tokens.tolist(), targets.tolist(), strict=True):
+        period = next(i for i, answer in enumerate(answers) if answer != IGNORE)
+        periods.add(period)
+        assert answers[:period] == [IGNORE] * period
+        assert all(text[i] == text[i - period] for i in range(period, length))
+        assert answers[period:-1] == text[period + 1 :]
+        assert answers[-1] == text[length - period]
+    assert periods == set(range(length // 4, length // 2 + 1))
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 40])
+def test_look_up(length):
+    tokens, targets = look_up(20, length, seeded(), vocabulary=8)
+    assert tokens.shape == targets.shape == (20, length)
+    assert (tokens[:, ::2] < 4).all() and (tokens[:, 1::2] >= 4).all()
+    for text, answers in zip(tokens.tolist(), targets.tolist(), strict=True):
+        values = {}
+        for i in range(length):
+            if i % 2:
+                assert answers[i] == IGNORE
+                assert values.setdefault(text[i - 1], text[i]) == text[i]
+            else:
+                assert answers[i] == values.get(text[i], IGNORE)
+
+
+@pytest.mark.parametrize("part", MODULES)
+def test_next_character(part):
+    tokens, targets = next_character(4, 50, seeded(), part=part)
+    assert torch.equal(tokens[:, 1:], targets[:, :-1])
+    assert tokens.min() >= 0 and tokens.max() < CHARACTERS
+    whole = bytes(characters(part).tolist()).decode("ascii")
+    assert all(bytes(row.tolist()).decode("ascii") in whole for row in torch.cat([tokens, targets[:, -1:]], 1))
+
+
+def test_text_is_long_and_its_parts_differ():
+    train, test = characters("train"), characters("test")
+    assert len(train) > 500_000 and len(test) > 100_000
+    assert not set(MODULES["train"]) & set(MODULES["test"])
+    with pytest.raises(ValueError, match=r"part must be .*dev"):
+        characters("dev")
+
+
+@pytest.mark.parametrize("task", [*TASKS, lambda *args: next_character(*args)])
 def test_draws_depend_on_the_seed_only(task):
     first, again, other = (task(4, 8, seeded(seed))[0] for seed in (0, 0, 1))
     assert torch.equal(first, again)

@@ -1,0 +1,38 @@
+"""Every scheme of the library, found in the modules of posenc_lib.schemes: a new module needs no entry anywhere."""
+
+import importlib
+import inspect
+import pkgutil
+
+from posenc_lib import schemes
+from posenc_lib.scheme import PositionScheme
+
+# Values for the arguments that schemes require, by the name that they have in all of them; D = num_heads * head_dim.
+SIZES = {"dim": 64, "num_heads": 4, "head_dim": 16, "max_length": 512, "clip": 32, "k": 32}
+
+
+def scheme_classes() -> dict[str, type[PositionScheme]]:
+    """The classes of all schemes by their names, in the order of their modules' names."""
+    found = {}
+    for info in pkgutil.iter_modules(schemes.__path__):
+        module = importlib.import_module(f"{schemes.__name__}.{info.name}")
+        for name, value in vars(module).items():
+            if isinstance(value, type) and issubclass(value, PositionScheme) and value.__module__ == module.__name__:
+                found[name] = value
+    return found
+
+
+def build(scheme_class: type[PositionScheme], **sizes: int) -> PositionScheme:
+    """An instance whose required arguments come from ``sizes``, or else from ``SIZES``.
+
+    Raises:
+        TypeError: if a required argument has a value in neither.
+    """
+    values, given = SIZES | sizes, {}
+    for name, parameter in inspect.signature(scheme_class).parameters.items():
+        required = parameter.default is parameter.empty
+        if required and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            if name not in values:
+                raise TypeError(f"{scheme_class.__name__} requires {name}, which must be one of {sorted(values)}")
+            given[name] = values[name]
+    return scheme_class(**given)
