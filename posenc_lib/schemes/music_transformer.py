@@ -1,11 +1,12 @@
-"""Relative attention in linear memory: multiply first, then skew.
+"""Relative attention without a vector per pair: multiply first, then skew.
 
 C.-Z. A. Huang et al. 2018 (arXiv:1809.04281), section 3.4. For causal attention over at most ``max_length`` positions:
 
     s_ij = (q_i . k_j + q_i . E[j - i]) / sqrt(d),        E one row per distance, -(max_length - 1) to 0
 
-Column c of Q E^T belongs to distance c - (L - 1), so row i must move left by L - 1 - i. Padding one column on the left
-and reading the numbers in rows of another length does that without a copy per pair.
+That is Shaw's score without the clip and without the term for the values. Column c of Q E^T belongs to distance
+c - (L - 1), so row i must move left by L - 1 - i. Padding one column on the left and reading the numbers in rows of
+another length does that, and the (L, L, d) tensor of one vector per pair is never built.
 """
 
 import torch
@@ -22,11 +23,12 @@ def skew(logits: Tensor) -> Tensor:
     Args:
         logits: (..., L, L); column c of row i belongs to the key at i + c - (L - 1).
     Returns:
-        (..., L, L); entry (i, j) with j <= i is ``logits[i, j - i + L - 1]``, entries above the diagonal are left over
-        from the next row and mean nothing.
+        (..., L, L); entry (i, j) with j <= i is ``logits[i, j - i + L - 1]``. Entries above the diagonal mean nothing:
+        the zero of the padding at (i, i + 1), then ``logits[i + 1, j - i - 2]``, left over from the next row.
     Raises:
         ValueError: if the last two axes differ.
-    Source: C.-Z. A. Huang et al. 2018 (arXiv:1809.04281), section 3.4.1.
+        TypeError: if ``logits`` is no tensor.
+    Source: C.-Z. A. Huang et al. 2018 (arXiv:1809.04281), section 3.4.
     """
     if not isinstance(logits, Tensor):
         raise TypeError(f"logits must be a tensor (..., L, L), got {type(logits).__name__}")
@@ -43,29 +45,36 @@ class MusicTransformer(PositionScheme):
     Args:
         head_dim: width d of a head.
         max_length: number of distances, 0 to max_length - 1.
+        num_heads: give each of so many heads its own table (num_heads, max_length, d), as in the paper; shared by the
+            heads if None.
+    Raises:
+        ValueError: a number that is too small or not whole.
     """
 
-    def __init__(self, head_dim: int, max_length: int):
+    def __init__(self, head_dim: int, max_length: int, num_heads: int | None = None):
         super().__init__()
         self.head_dim = validate.integer("head_dim", head_dim, at_least=1)
         self.max_length = validate.integer("max_length", max_length, at_least=1)
-        self.table = nn.Parameter(torch.randn(max_length, head_dim) * head_dim**-0.5)
+        heads = () if num_heads is None else (validate.integer("num_heads", num_heads, at_least=1),)
+        self.table = nn.Parameter(torch.randn(*heads, self.max_length, self.head_dim) * self.head_dim**-0.5)
 
     def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """q_i . E[j - i] / sqrt(d) for j <= i, and 0 for the keys after the query, which have no row.
 
         Raises:
-            ValueError: if a key is max_length or more positions before its query.
+            ValueError: if a key is max_length or more positions before its query, or q has not one head per table.
         """
         validate.last_axis("q", q, self.head_dim)
+        if self.table.dim() == 3 and len(self.table) != q.shape[1]:
+            raise ValueError(f"q must have num_heads = {len(self.table)} heads, got {q.shape[1]}")
         relative = relative_position(query_positions, key_positions)
         if relative.numel() and (farthest := -int(relative.min())) >= self.max_length:
             raise ValueError(
                 f"key_positions must be less than max_length = {self.max_length} before the query, got {farthest}"
             )
-        length = len(query_positions)
+        table = self.table.to(q)
         if torch.equal(query_positions, key_positions) and bool((query_positions.diff() == 1).all()):
-            bias = skew(q @ self.table[-length:].to(q).mT)
+            bias = skew(q @ table[..., self.max_length - len(query_positions) :, :].mT)
         else:
-            bias = pick(q @ self.table.to(q).mT, relative.clamp(max=0) + self.max_length - 1)
+            bias = pick(q @ table.mT, relative.clamp(max=0) + self.max_length - 1)
         return bias.masked_fill(relative > 0, 0.0) * self.scale(self.head_dim)
