@@ -128,7 +128,7 @@ def _attend_by_distance(
     bias = _fits("distance_bias", scheme.distance_bias(relative), (q.shape[1], len(relative))).to(q.dtype)
     if causal:
         bias = bias.masked_fill(relative > 0, -torch.inf)
-    q, k = scheme.transform(q, query_positions), scheme.transform(k, key_positions)
+    q, k = scheme.transform_query(q, query_positions), scheme.transform_key(k, key_positions)
     attn_mask = toeplitz_rows_reversed(bias, len(query_positions))[None]
     reverse = F.scaled_dot_product_attention(q.flip(2), k, v, attn_mask=attn_mask, scale=scheme.scale(q.shape[-1]))
     return reverse.flip(2)
@@ -138,7 +138,7 @@ def _located(
     q: Tensor, k: Tensor, scheme: PositionScheme, query_positions: Tensor, key_positions: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Hooks 2 and 3: transformed q and k, and the score bias in their dtype."""
-    q, k = scheme.transform(q, query_positions), scheme.transform(k, key_positions)
+    q, k = scheme.transform_query(q, query_positions), scheme.transform_key(k, key_positions)
     bias = scheme.score_bias(q, k, query_positions, key_positions)
     if bias is None:
         return q, k, None

@@ -30,10 +30,18 @@ class PositionScheme(nn.Module):
         """Hook 2: queries or keys x (B, H, L, d) with position applied, same shape and dtype."""
         return x
 
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Hook 2 for queries; a scheme overrides this and the next if it treats queries and keys differently."""
+        return self.transform(q, positions)
+
+    def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
+        """Hook 2 for keys."""
+        return self.transform(k, positions)
+
     def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """Hook 3: what is added to the scaled scores, broadcastable to (B, H, Lq, Lk), or None for nothing.
 
-        ``q`` and ``k`` have been through ``transform``. The bias is added after scaling: a term that the paper divides
+        ``q`` and ``k`` have been through hook 2. The bias is added after scaling: a term that the paper divides
         by the square root of d must be divided here.
         """
         if type(self).distance_bias is PositionScheme.distance_bias:

@@ -155,6 +155,44 @@ def test_all_four_places_in_one_layer():
     torch.testing.assert_close(result, expected, rtol=0, atol=1e-12)
 
 
+class OnlyDistance(PositionScheme):
+    distance_bias = Distance.distance_bias
+
+
+class OnlyValues(PositionScheme):
+    value_bias = Everything.value_bias
+
+
+class Sided:
+    """Place 2 with something else for queries than for keys, to be put before another scheme."""
+
+    def transform_query(self, q, positions):
+        return q * positions.to(q).cos()[:, None]
+
+    def transform_key(self, k, positions):
+        return k + positions.to(k)[:, None] / 10
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("place", POSITIONS)
+@pytest.mark.parametrize("beside", [PositionScheme, OnlyDistance, OnlyValues])
+def test_queries_and_keys_may_be_transformed_differently(beside, place, causal):
+    """On every path of ``attend``: with nothing else, with a bias that is read through a view, with a value bias."""
+
+    class Scheme(Sided, beside):
+        pass
+
+    query_positions, key_positions, Lq, Lk = POSITIONS[place]
+    key_positions = torch.tensor(key_positions or range(Lk))
+    query_positions = key_positions[Lk - Lq :] if query_positions is None else torch.tensor(query_positions)
+    q, k, v = (torch.randn(2, 2, n, 4, dtype=torch.float64) for n in (Lq, Lk, Lk))
+    moved_q, moved_k = q * query_positions.double().cos()[:, None], k + key_positions.double()[:, None] / 10
+    places = query_positions, key_positions
+    torch.testing.assert_close(scores(q, k, Scheme(), *places), scores(moved_q, moved_k, beside(), *places))
+    o, expected = attend(q, k, v, Scheme(), causal, *places), attend(moved_q, moved_k, v, beside(), causal, *places)
+    torch.testing.assert_close(o, expected)
+
+
 @pytest.fixture
 def kernel_masks(monkeypatch):
     """The masks that torch's fused kernel is given, one per call."""

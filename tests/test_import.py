@@ -32,6 +32,7 @@ SCHEMES_MAY_READ = {  # where the mathematics of one is a part of the other
     "xlnet": {"transformer_xl", "sinusoidal"},
     "tener": {"transformer_xl", "sinusoidal"},
     "context_extension": {"rope"},
+    "xpos": {"rope"},
 }
 
 

@@ -10,6 +10,7 @@ key at n depends on n - m only: <R_m q, R_n k> = q^T R_{n-m} k. Values are not r
 """
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -107,6 +108,17 @@ def layout_permutation(head_dim: int) -> Tensor:
     return torch.arange(validate.width("head_dim", head_dim)).view(-1, 2).T.flatten()
 
 
+class RescaledFrequencies(NamedTuple):
+    """Frequencies for a longer context than a model was trained on; see :mod:`posenc_lib.schemes.context_extension`.
+
+    inv_freq: (d/2,) float64, radians per position.
+    attention_factor: what rotated queries and keys are multiplied by; the scores are, by its square.
+    """
+
+    inv_freq: Tensor
+    attention_factor: float = 1.0
+
+
 class Rotary(PositionScheme):
     """Rotates queries and keys; no parameters, any length.
 
@@ -116,10 +128,17 @@ class Rotary(PositionScheme):
         layout: see :func:`rotate`.
         rotary_fraction: share of the components that is rotated, in (0, 1]; the first ones are, the others pass
             through (GPT-NeoX rotates a quarter). It must leave an even number of them.
+        rescaled: frequencies to use in place of those of ``base``, which must then be left out, and a factor for the
+            components that are rotated.
     """
 
     def __init__(
-        self, head_dim: int, base: float = 10_000.0, layout: str = "interleaved", rotary_fraction: float = 1.0
+        self,
+        head_dim: int,
+        base: float = 10_000.0,
+        layout: str = "interleaved",
+        rotary_fraction: float = 1.0,
+        rescaled: RescaledFrequencies | None = None,
     ):
         super().__init__()
         self.head_dim = validate.width("head_dim", head_dim)
@@ -133,8 +152,13 @@ class Rotary(PositionScheme):
                 f"got {rotary_fraction}, which leaves {rotated}"
             )
         self.rotary_fraction = rotary_fraction
-        self.base = base
-        self.register_buffer("inv_freq", inverse_frequencies(rotated, base), persistent=False)
+        if rescaled is None:
+            self.base, inv_freq, self.attention_factor = base, inverse_frequencies(rotated, base), 1.0
+        elif base != 10_000:
+            raise ValueError(f"base must be left out with rescaled, whose frequencies have their own, got {base}")
+        else:
+            self.base, (inv_freq, self.attention_factor) = None, _check_rescaled(rescaled, rotated)
+        self.register_buffer("inv_freq", inv_freq.to(torch.float64), persistent=False)
 
     def _apply(self, fn, recurse: bool = True) -> "Rotary":
         """Move to a device, but stay in float64: in bfloat16 the frequencies themselves would be wrong."""
@@ -150,13 +174,32 @@ class Rotary(PositionScheme):
             raise ValueError(f"x must have width head_dim = {self.head_dim}, got {x.shape[-1]}")
         rotated = 2 * len(self.inv_freq)
         if rotated == self.head_dim:
-            return rotate(x, positions, self.inv_freq, self.layout)
+            return self._rotate(x, positions)
         first, rest = x.split([rotated, self.head_dim - rotated], dim=-1)
-        return torch.cat([rotate(first, positions, self.inv_freq, self.layout), rest], dim=-1)
+        return torch.cat([self._rotate(first, positions), rest], dim=-1)
+
+    def _rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        y = rotate(x, positions, self.inv_freq, self.layout)
+        return y if self.attention_factor == 1 else y * self.attention_factor
 
     def extra_repr(self) -> str:
         """What ``print(model)`` shows between the parentheses."""
-        return f"{self.head_dim}, base={self.base:g}, layout={self.layout!r}, rotary_fraction={self.rotary_fraction:g}"
+        frequencies = f"attention_factor={self.attention_factor:g}" if self.base is None else f"base={self.base:g}"
+        return f"{self.head_dim}, {frequencies}, layout={self.layout!r}, rotary_fraction={self.rotary_fraction:g}"
+
+
+def _check_rescaled(rescaled: RescaledFrequencies, rotated: int) -> RescaledFrequencies:
+    """Refuse frequencies that are not those of as many components as are rotated."""
+    if not isinstance(rescaled, RescaledFrequencies):
+        raise TypeError(f"rescaled must be RescaledFrequencies, got {type(rescaled).__name__}")
+    inv_freq = validate.tensor("rescaled.inv_freq", rescaled.inv_freq, shape="(d/2,)")
+    validate.floating("rescaled.inv_freq", inv_freq)
+    if 2 * len(inv_freq) != rotated:
+        raise ValueError(
+            f"rescaled.inv_freq must have one entry per pair of the {rotated} rotated components, got {len(inv_freq)}"
+        )
+    validate.real("rescaled.attention_factor", rescaled.attention_factor, above=0)
+    return rescaled
 
 
 def _turns(x: Tensor, positions: Tensor, inv_freq: Tensor, layout: str) -> Tensor:

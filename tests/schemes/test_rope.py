@@ -12,7 +12,14 @@ from torch import nn
 
 from posenc_lib.attention import attend, scores
 from posenc_lib.schemes import rope
-from posenc_lib.schemes.rope import Rotary, inverse_frequencies, layout_permutation, rotate, rotation_matrix
+from posenc_lib.schemes.rope import (
+    RescaledFrequencies,
+    Rotary,
+    inverse_frequencies,
+    layout_permutation,
+    rotate,
+    rotation_matrix,
+)
 from posenc_lib.schemes.sinusoidal import encode, frequencies, shift_matrix
 
 LAYOUTS = ("interleaved", "half")
@@ -333,6 +340,49 @@ def test_scheme_passes_base_and_layout_on():
     close(y[0, 0], by_hand(x[0, 0], p, inverse_frequencies(8, 500.0), "half"), 1e-13)
 
 
+@each_layout
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_rescaled_frequencies_and_factor(layout, fraction, dtype):
+    """The factor is for what is rotated; without one, and with its own frequencies, nothing changes in any bit."""
+    rotated = int(16 * fraction)
+    x, p = random(1, 2, 3, 16).to(dtype), torch.tensor([7, 1, 400])
+    plain = Rotary(16, layout=layout, rotary_fraction=fraction).transform(x, p)
+    same = RescaledFrequencies(inverse_frequencies(rotated))
+    assert torch.equal(Rotary(16, layout=layout, rotary_fraction=fraction, rescaled=same).transform(x, p), plain)
+    assert torch.equal(plain[..., :rotated], rotate(x[..., :rotated], p, inverse_frequencies(rotated), layout))
+
+    f = torch.rand(rotated // 2, dtype=torch.float64)
+    scheme = Rotary(16, layout=layout, rotary_fraction=fraction, rescaled=RescaledFrequencies(f, 1.25)).to(dtype)
+    y, near = scheme.transform(x, p), {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 2e-2}[dtype]
+    assert y.dtype == dtype
+    assert torch.equal(y[..., rotated:], x[..., rotated:])
+    for head in range(2):
+        expected = 1.25 * by_hand(x[0, head, :, :rotated].double(), p, f, layout)
+        torch.testing.assert_close(y[0, head, :, :rotated].double(), expected, rtol=near, atol=near)
+
+
+@each_layout
+def test_scores_get_the_square_of_the_factor(layout):
+    q, k, f = random(1, 2, 3, 8), random(1, 2, 5, 8), inverse_frequencies(8) / 3
+    plain = scores(q, k, Rotary(8, layout=layout, rescaled=RescaledFrequencies(f)))
+    close(scores(q, k, Rotary(8, layout=layout, rescaled=RescaledFrequencies(f, 1.5))), 2.25 * plain, 1e-14)
+
+
+def test_gradients_through_rescaled_frequencies():
+    scheme, x = Rotary(8, rotary_fraction=0.5, rescaled=RescaledFrequencies(random(2), 1.5)), random(1, 2, 3, 8)
+    assert torch.autograd.gradcheck(lambda x: scheme.transform(x, torch.tensor([5, -2, 70])), x.requires_grad_())
+
+
+def test_rescaled_scheme_moves_copies_and_saves_nothing(device):
+    f = inverse_frequencies(8) / 3
+    scheme = deepcopy(Rotary(8, rescaled=RescaledFrequencies(f, 1.25))).to(device, torch.bfloat16)
+    assert scheme.inv_freq.device.type == device.type
+    assert torch.equal(scheme.inv_freq.cpu(), f)
+    assert scheme.state_dict() == {}
+    assert repr(scheme) == "Rotary(8, attention_factor=1.25, layout='interleaved', rotary_fraction=1)"
+
+
 X, P3, F4 = torch.zeros(1, 1, 3, 8), torch.arange(3), inverse_frequencies(8)
 REFUSED = [
     (lambda: inverse_frequencies(7), ValueError, ("head_dim", "7", "even")),
@@ -364,6 +414,19 @@ REFUSED = [
     (lambda: Rotary(8, rotary_fraction=1.25), ValueError, ("rotary_fraction", "at most 1", "1.25")),
     (lambda: Rotary(8, rotary_fraction=0.4), ValueError, ("rotary_fraction", "0.4", "leaves 3")),
     (lambda: Rotary(8, rotary_fraction=0.01), ValueError, ("rotary_fraction", "0.01", "leaves 0")),
+    (lambda: Rotary(8, rescaled=(F4, 1.0)), TypeError, ("rescaled", "RescaledFrequencies", "tuple")),
+    (lambda: Rotary(8, 500.0, rescaled=RescaledFrequencies(F4)), ValueError, ("base", "rescaled", "500.0")),
+    (lambda: Rotary(8, rescaled=RescaledFrequencies(F4[:3])), ValueError, ("rescaled.inv_freq", "8", "got 3")),
+    (
+        lambda: Rotary(8, rotary_fraction=0.5, rescaled=RescaledFrequencies(F4)),
+        ValueError,
+        ("rescaled.inv_freq", "4 rotated", "got 4"),
+    ),
+    (lambda: Rotary(8, rescaled=RescaledFrequencies(F4[None])), ValueError, ("rescaled.inv_freq", "(1, 4)")),
+    (lambda: Rotary(8, rescaled=RescaledFrequencies(P3)), TypeError, ("rescaled.inv_freq", "int64")),
+    (lambda: Rotary(8, rescaled=RescaledFrequencies([1.0])), TypeError, ("rescaled.inv_freq", "list")),
+    (lambda: Rotary(8, rescaled=RescaledFrequencies(F4, 0.0)), ValueError, ("attention_factor", "0.0")),
+    (lambda: Rotary(8, rescaled=RescaledFrequencies(F4, None)), TypeError, ("attention_factor", "None")),
     (lambda: Rotary(8).transform(X[0], P3), ValueError, ("x must", "(1, 3, 8)")),
     (lambda: Rotary(16, rotary_fraction=0.5).transform(X, P3), ValueError, ("x must", "16", "got 8")),
 ]

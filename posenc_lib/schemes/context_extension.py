@@ -1,0 +1,214 @@
+"""Context extension: rotary frequencies for texts s times longer than those that a model was trained on.
+
+With theta_t = base**(-2t/d), L the length of training and r_t = L theta_t / (2 pi) the turns that pair t makes in it:
+
+    position interpolation   theta_t / s                        Chen et al. 2023 (arXiv:2306.15595)
+    NTK-aware                theta_t / s**(2t/(d-2))            bloc97 2023: the base becomes base s**(d/(d-2))
+    dynamic NTK              the same, s growing with the text  emozilla 2023
+    YaRN                     theta_t ((1 - g)/s + g)            Peng et al. 2023 (arXiv:2309.00071)
+    Llama 3.1                the same with other bounds of g    Grattafiori et al. 2024 (arXiv:2407.21783) and its code
+    LongRoPE                 theta_t / lambda_t, searched       Ding et al. 2024 (arXiv:2402.13753)
+
+Fast pairs, many turns, have seen every angle in training and tell neighbours apart: dividing them by s costs them that.
+Slow pairs would reach angles never seen: dividing them by s prevents it. NTK-aware leaves the fastest pair alone and
+divides the slowest by s; g in YaRN goes from 0 (slow pairs) to 1 (fast pairs) along a ramp in r.
+
+Every function returns what ``Rotary(head_dim, rescaled=...)`` takes. Their ``head_dim`` is the number of components
+that are rotated.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from posenc_lib import validate
+from posenc_lib.schemes.rope import RescaledFrequencies, inverse_frequencies
+
+RAMPS = ("ratio", "index")
+
+
+def position_interpolation(head_dim: int, base: float, factor: float) -> RescaledFrequencies:
+    """Every frequency divided by ``factor``: position m turns as far as m / s did.
+
+    Args:
+        head_dim: number of components that are rotated, even.
+        base: that of the model, positive.
+        factor: s, at least 1.
+    Returns:
+        (head_dim/2,) float64 radians per position; attention factor 1.
+    Raises:
+        ValueError: a head_dim or base that :func:`inverse_frequencies` refuses, a factor below 1.
+    Source: Chen et al. 2023 (arXiv:2306.15595), section 2.3.
+    """
+    return RescaledFrequencies(inverse_frequencies(head_dim, base) / _at_least_1("factor", factor))
+
+
+def ntk_aware(head_dim: int, base: float, factor: float) -> RescaledFrequencies:
+    """Frequencies of the base ``base * factor**(d/(d-2))``: the fastest pair stays, the slowest is divided by s.
+
+    In between, pair t is divided by the t-th power of s**(2/(d-2)).
+
+    Args:
+        head_dim: number of components that are rotated, even, at least 4.
+        base: that of the model, positive.
+        factor: s, at least 1.
+    Returns:
+        (head_dim/2,) float64 radians per position; attention factor 1.
+    Raises:
+        ValueError: a head_dim below 4 or odd, a base that is not positive, a factor below 1.
+    Source: bloc97 2023 (a post on reddit.com/r/LocalLLaMA); Peng et al. 2023 (arXiv:2309.00071), section 3.1.
+    """
+    d = validate.integer("head_dim", head_dim, at_least=4, even=True)
+    validate.real("base", base, above=0)
+    return RescaledFrequencies(inverse_frequencies(d, base * _at_least_1("factor", factor) ** (d / (d - 2))))
+
+
+def dynamic_ntk(
+    head_dim: int, base: float, length: int, original_length: int, factor: float = 1.0
+) -> RescaledFrequencies:
+    """:func:`ntk_aware` with the s that the present text needs, max(1, factor l / L - (factor - 1)).
+
+    The frequencies change with every token beyond L, those of the keys too: a cache must hold keys before rotation.
+
+    Args:
+        head_dim, base: see :func:`ntk_aware`.
+        length: l, tokens of the text so far, positive.
+        original_length: L, that of training, positive.
+        factor: how fast s grows; 1 gives the published s = l / L, transformers takes it from its configuration.
+    Returns:
+        (head_dim/2,) float64 radians per position; attention factor 1.
+    Raises:
+        ValueError: as in :func:`ntk_aware`, or a length that is not a positive integer.
+    Source: emozilla 2023 (a post on reddit.com/r/LocalLLaMA); Peng et al. 2023 (arXiv:2309.00071), section 3.3.
+    """
+    validate.integer("length", length, at_least=1)
+    validate.integer("original_length", original_length, at_least=1)
+    s = _at_least_1("factor", factor) * length / original_length - (factor - 1)
+    return ntk_aware(head_dim, base, max(1.0, s))
+
+
+def yarn(
+    head_dim: int,
+    base: float,
+    factor: float,
+    original_length: int,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+    ramp: str = "ratio",
+) -> RescaledFrequencies:
+    """Pairs of at least ``beta_fast`` turns kept, of at most ``beta_slow`` divided by s, and a ramp between the two.
+
+    The attention factor .1 ln s + 1 multiplies queries and keys, so the scores get its square: sharper weights, which
+    make up for there being more keys.
+
+    Args:
+        head_dim: number of components that are rotated, even.
+        base: that of the model, greater than 1.
+        factor: s, at least 1.
+        original_length: L, that of training, positive.
+        beta_fast, beta_slow: turns in L where the ramp ends and starts; 0 < beta_slow < beta_fast.
+        ramp: what the ramp is linear in: ``"ratio"`` the number of turns (the paper), ``"index"`` the number of the
+            pair, its ends rounded outwards to whole pairs (the published code, and models that use YaRN).
+    Returns:
+        (head_dim/2,) float64 radians per position, and the attention factor. For another, use ``_replace``.
+    Raises:
+        ValueError: a number out of its range, an unknown ramp.
+    Source: Peng et al. 2023 (arXiv:2309.00071), section 3.2 for the ramp, section 3.4 for the factor.
+    """
+    theta = inverse_frequencies(head_dim, validate.real("base", base, above=1))
+    s = _at_least_1("factor", factor)
+    L = validate.integer("original_length", original_length, at_least=1)
+    validate.real("beta_slow", beta_slow, above=0)
+    validate.real("beta_fast", beta_fast, above=beta_slow)
+    if validate.choice("ramp", ramp, RAMPS) == "ratio":
+        g = _ramp(L * theta / (2 * math.pi), beta_slow, beta_fast)
+    else:
+        fast, slow = (_pair_that_turns(n, head_dim, base, L) for n in (beta_fast, beta_slow))
+        first, last = max(math.floor(fast), 0), min(math.ceil(slow), head_dim - 1)
+        g = 1 - _ramp(torch.arange(head_dim // 2, dtype=torch.float64), first, last if last != first else first + 0.001)
+    return RescaledFrequencies(theta * ((1 - g) / s + g), 0.1 * math.log(s) + 1)
+
+
+def llama3(
+    head_dim: int,
+    base: float,
+    factor: float = 8.0,
+    original_length: int = 8192,
+    low_freq_factor: float = 1.0,
+    high_freq_factor: float = 4.0,
+) -> RescaledFrequencies:
+    """YaRN's ramp in the number of turns, between other bounds and without an attention factor.
+
+    Args:
+        head_dim: number of components that are rotated, even.
+        base: that of the model, positive; 500,000 in Llama 3.
+        factor: s, at least 1.
+        original_length: L, that of training, positive.
+        low_freq_factor, high_freq_factor: turns in L where the ramp starts and ends; 0 < low < high. Wavelengths up to
+            L / high are kept (2048 in Llama 3.1), those from L / low on (8192) divided by s.
+    Returns:
+        (head_dim/2,) float64 radians per position; attention factor 1.
+    Raises:
+        ValueError: a number out of its range.
+    Source: the published code of Llama 3.1, ``apply_scaling``.
+    """
+    theta = inverse_frequencies(head_dim, base)
+    s = _at_least_1("factor", factor)
+    L = validate.integer("original_length", original_length, at_least=1)
+    validate.real("low_freq_factor", low_freq_factor, above=0)
+    validate.real("high_freq_factor", high_freq_factor, above=low_freq_factor)
+    g = _ramp(L * theta / (2 * math.pi), low_freq_factor, high_freq_factor)
+    return RescaledFrequencies(theta * ((1 - g) / s + g))
+
+
+def longrope(
+    head_dim: int, base: float, pair_factors: Sequence[float] | Tensor, factor: float, original_length: int
+) -> RescaledFrequencies:
+    """Every frequency divided by a factor of its own, found by an evolutionary search on a trained model.
+
+    Models come with two lists, one for texts up to L and one for longer ones; choose by the length.
+
+    Args:
+        head_dim: number of components that are rotated, even.
+        base: that of the model, positive.
+        pair_factors: head_dim/2 positive numbers lambda_t.
+        factor: s = longest text / L, at least 1; it enters the attention factor only, sqrt(1 + ln s / ln L).
+        original_length: L, that of training, at least 2.
+    Returns:
+        (head_dim/2,) float64 radians per position, and the attention factor.
+    Raises:
+        ValueError: a number out of its range, as many factors as there are not pairs.
+        TypeError: factors that are not numbers.
+    Source: Ding et al. 2024 (arXiv:2402.13753); the attention factor: the published code.
+    """
+    theta = inverse_frequencies(head_dim, base)
+    s = _at_least_1("factor", factor)
+    L = validate.integer("original_length", original_length, at_least=2)
+    if not isinstance(pair_factors, Tensor | Sequence) or isinstance(pair_factors, str):
+        raise TypeError(f"pair_factors must be a sequence of numbers, got {type(pair_factors).__name__}")
+    values = pair_factors.tolist() if isinstance(pair_factors, Tensor) else list(pair_factors)
+    if len(values) != len(theta):
+        raise ValueError(f"pair_factors must have head_dim / 2 = {len(theta)} entries, got {len(values)}")
+    for t, value in enumerate(values):
+        validate.real(f"pair_factors[{t}]", value, above=0)
+    return RescaledFrequencies(
+        theta / torch.tensor(values, dtype=torch.float64), math.sqrt(1 + math.log(s) / math.log(L))
+    )
+
+
+def _ramp(x: Tensor, start: float, end: float) -> Tensor:
+    """0 up to ``start``, 1 from ``end`` on, linear between."""
+    return ((x - start) / (end - start)).clamp(0, 1)
+
+
+def _pair_that_turns(turns: float, head_dim: int, base: float, length: int) -> float:
+    """The t, not whole, with length theta_t = 2 pi turns."""
+    return head_dim * math.log(length / (2 * math.pi * turns)) / (2 * math.log(base))
+
+
+def _at_least_1(name: str, value: float) -> float:
+    if validate.real(name, value) < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return value

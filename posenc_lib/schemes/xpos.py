@@ -1,0 +1,86 @@
+"""xPos: rotary embedding whose scores decay with the distance, more in the fast pairs than in the slow ones.
+
+Sun et al. 2022 (arXiv:2212.10554), with R_m the rotation of RoPE, zeta_t the same for both components of pair t and
+gamma = .4:
+
+    zeta_t = (2t/d + gamma) / (1 + gamma),        t = 0, ..., d/2 - 1
+    q_i <- zeta**(i/512) R_i q_i,    k_j <- zeta**(-j/512) R_j k_j
+
+The score gets zeta**((i-j)/512), below 1 for keys before the query and relative, like the rotation. It is meant for
+causal models: keys after the query would be enlarged.
+
+In pair 0, zeta = .2857, the two factors leave the range of float32 (and bfloat16) some 36,000 positions from 0, and of
+float16 some 4,000; the scores are then 0, infinite or no numbers. Counting from the middle of the text (``center``)
+changes no score and doubles the reach.
+"""
+
+import torch
+from torch import Tensor
+
+from posenc_lib import validate
+from posenc_lib.schemes.rope import Rotary
+
+
+def decay(head_dim: int, gamma: float = 0.4) -> Tensor:
+    """zeta_t = (2t/d + gamma) / (1 + gamma), what the score of pair t is multiplied by every ``scale_base`` positions.
+
+    Args:
+        head_dim: d, even.
+        gamma: positive; the larger, the less decay.
+    Returns:
+        (head_dim/2,) float64, ascending, below 1.
+    Raises:
+        ValueError: if ``head_dim`` is odd or not positive, or ``gamma`` is not positive.
+    Source: Sun et al. 2022 (arXiv:2212.10554), algorithm 1.
+    """
+    t = torch.arange(validate.width("head_dim", head_dim) // 2, dtype=torch.float64)
+    return (2 * t / head_dim + validate.real("gamma", gamma, above=0)) / (1 + gamma)
+
+
+class XPos(Rotary):
+    """Rotates queries and keys, shrinks queries and enlarges keys with the position; no parameters.
+
+    Args:
+        head_dim, base, layout: see :class:`Rotary`.
+        scale_base: positions over which the score of pair t falls to zeta_t; positive.
+        center: position at which both factors are 1; the same for queries and keys, or for a cache and its reader.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        base: float = 10_000.0,
+        layout: str = "interleaved",
+        scale_base: float = 512.0,
+        center: int = 0,
+    ):
+        super().__init__(head_dim, base, layout)
+        self.scale_base = validate.real("scale_base", scale_base, above=0)
+        self.center = validate.integer("center", center)
+
+    def transform(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Refused: what happens to x depends on whether it holds queries or keys."""
+        raise NotImplementedError("xPos treats queries and keys differently: use transform_query or transform_key")
+
+    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Queries q (B, H, L, d), rotated and multiplied by zeta**((i - center)/scale_base)."""
+        return super().transform(q, positions) * self._factors(q, positions, 1)
+
+    def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
+        """Keys k (B, H, L, d), rotated and divided by zeta**((j - center)/scale_base)."""
+        return super().transform(k, positions) * self._factors(k, positions, -1)
+
+    def _factors(self, x: Tensor, positions: Tensor, sign: int) -> Tensor:
+        """(L, d) in the dtype and on the device of x: zeta to the power of sign (positions - center) / scale_base."""
+        power = sign * (positions.to(x.device, torch.float64) - self.center) / self.scale_base
+        factors = decay(self.head_dim).to(x.device) ** power[:, None]
+        if self.layout == "interleaved":
+            return factors.repeat_interleave(2, dim=-1).to(x.dtype)
+        return torch.cat([factors, factors], dim=-1).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        """What ``print(model)`` shows between the parentheses."""
+        return (
+            f"{self.head_dim}, base={self.base:g}, layout={self.layout!r}, "
+            f"scale_base={self.scale_base:g}, center={self.center}"
+        )
