@@ -186,7 +186,7 @@ def longrope(
     theta = inverse_frequencies(head_dim, base)
     s = _at_least_1("factor", factor)
     L = validate.integer("original_length", original_length, at_least=2)
-    if not isinstance(pair_factors, Tensor | Sequence) or isinstance(pair_factors, str):
+    if not isinstance(pair_factors, Tensor | Sequence):
         raise TypeError(f"pair_factors must be a sequence of numbers, got {type(pair_factors).__name__}")
     values = pair_factors.tolist() if isinstance(pair_factors, Tensor) else list(pair_factors)
     if len(values) != len(theta):

@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import json
 import re
+import symtable
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -142,6 +143,43 @@ def explorers(nb):
     return faults
 
 
+def assigned(source: str) -> set[str]:
+    """Names that a cell gives a value outside its functions."""
+    table = symtable.symtable(source, "cell", "exec")
+    return {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+
+
+def read_by_functions(source: str) -> dict[str, set[str]]:
+    """For every function of a cell, by name, what it and the functions inside it read from the notebook."""
+    found = {}
+
+    def visit(table, owner):
+        for inner in table.get_children():
+            name = owner or inner.get_name()
+            read = {s.get_name() for s in inner.get_symbols() if s.is_referenced() and s.is_global()}
+            found[name] = found.get(name, set()) | read
+            visit(inner, name)
+
+    visit(symtable.symtable(source, "cell", "exec"), None)
+    return found
+
+
+def explorers_keep_their_names(nb):
+    cells = [(n, cell.source) for n, cell in enumerate(nb.cells) if cell.cell_type == "code"]
+    reads = {name: names for _, source in cells for name, names in read_by_functions(source).items()}
+    faults = []
+    for number, source in cells:
+        if "Explorer(" in source:
+            named = {s.get_name() for s in symtable.symtable(source, "cell", "exec").get_symbols() if s.is_referenced()}
+            needed, waiting = set(), set().union(named & set(reads), *read_by_functions(source).values())
+            while waiting:
+                needed.add(name := waiting.pop())
+                waiting |= reads.get(name, set()) - needed
+            for later, changed in ((n, needed & assigned(text)) for n, text in cells if n > number):
+                faults += [f"the explorer in cell {number} reads {name}, changed in cell {later}" for name in changed]
+    return faults
+
+
 def calm_prose(nb):
     cited_title = r"\*[^*]+\*(?=[ ,(]*\[)"  # in italics, followed by its link
     not_prose = rf"```.*?```|(`+).+?\1|\$\$.*?\$\$|(?<!\\)\$.+?(?<!\\)\$|<!--.*?-->|!\[|{cited_title}"
@@ -220,6 +258,7 @@ RULES = (
     rooms,
     exercises,
     explorers,
+    explorers_keep_their_names,
     calm_prose,
     metadata,
     no_widget_state,
@@ -278,7 +317,7 @@ def good_notebook():
     cells = [
         new_markdown_cell("# 01 Title\n\n**Time:** 5 minutes. **Read before:** nothing. **Sources:** a paper."),
         new_markdown_cell("## Setup"),
-        run("import math"),
+        run("import math\nn = 2\ndef draw():\n    return [n * k for k in range(3)]"),
         new_markdown_cell("## The question: why?\n\nIs $n! \\ne 2$, `a != b`, ![a curve](a.png)?<!-- yes! -->"),
         new_markdown_cell("## The picture\n\n```\n## Setup!\n```"),
         run("show()", picture),
@@ -351,6 +390,8 @@ BREAKS = [
     (explorers, replace("What you should have seen", "Answer")),
     (explorers, replace("Explorer(draw)", "draw()")),
     (explorers, lambda nb: nb.cells.insert(10, new_markdown_cell("So."))),
+    (explorers_keep_their_names, replace("print(1)", "n = 3\nprint(1)")),
+    (explorers_keep_their_names, replace("print(1)", "def draw():\n    return 1\nprint(1)")),
     (calm_prose, replace("why?", "why!")),
     (calm_prose, replace("$$3! = 6$$", "$3$! $= 6$")),
     (calm_prose, replace("*Here we go!*, ", "*Here we go!* and ")),

@@ -15,9 +15,24 @@ import pytest
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 
-MUTATIONS = [
+MUTATIONS = [  # notebook, module, right, wrong
     ("01_sinusoidal", "sinusoidal.py", "[c, s, -s, c]", "[c, -s, s, c]"),  # a sign in shift_matrix
     ("01_sinusoidal", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-2 * t / (dim - 2))"),  # the exponent
+    ("02_learned", "learned.py", "self.table[positions.long()]", "self.table[positions.long() - 1]"),
+    ("03_shaw", "shaw.py", "at_least=0), clip) + clip", "at_least=0), clip).neg() + clip"),
+    (
+        "04_music_transformer",
+        "music_transformer.py",
+        "nn.functional.pad(logits, (1, 0))",
+        "nn.functional.pad(logits, (0, 1))",
+    ),
+    ("05_transformer_xl", "transformer_xl.py", "distinct(-relative_position(", "distinct(relative_position("),
+    ("06_xlnet", "xlnet.py", "else step < step[:, None]", "else step <= step[:, None]"),
+    ("07_nezha", "nezha.py", "torch.arange(-self.clip, self.clip + 1)", "torch.arange(self.clip, -self.clip - 1, -1)"),
+    ("08_tener", "tener.py", "encode(relative, self.head_dim)", "encode(-relative, self.head_dim)"),
+    ("09_huang", "huang.py", "relative + self.max_length - 1", "self.max_length - 1 - relative"),
+    ("10_deberta", "deberta.py", "return (3 * head_dim) ** -0.5", "return (2 * head_dim) ** -0.5"),
+    ("11_t5", "t5.py", "(r > 0).long() * num_buckets", "(r < 0).long() * num_buckets"),
     ("13_rope", "rope.py", "torch.complex(c, s)", "torch.complex(c, -s)"),  # a sign in rotate, interleaved
     ("13_rope", "rope.py", "torch.cat([-s, s]", "torch.cat([s, -s]"),  # a sign in rotate, half
     ("13_rope", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-t / dim)"),  # the exponent
