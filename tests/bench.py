@@ -21,6 +21,8 @@ from transformers.models.t5.modeling_t5 import T5Attention, T5Config
 from x_transformers.x_transformers import apply_rotary_pos_emb as x_transformers
 
 from posenc_lib.relative import toeplitz_rows_reversed
+from posenc_lib.scheme import PositionScheme
+from posenc_lib.schemes.alibi import Alibi
 from posenc_lib.schemes.rope import inverse_frequencies, rotate
 from posenc_lib.schemes.shaw import Shaw, clipped_index
 from posenc_lib.schemes.t5 import T5Bias
@@ -94,6 +96,14 @@ def t5() -> tuple[Callable, Callable]:
 
     torch.testing.assert_close(view().flip(1), table()[0])
     return view, table
+
+
+def bias_of(scheme: PositionScheme, length: int) -> torch.Tensor:
+    """What attention hands to the fused kernel: the causal bias of all pairs, rows in reverse order."""
+    distances = torch.arange(1 - length, length)
+    return toeplitz_rows_reversed(
+        scheme.distance_bias(distances).float().masked_fill(distances > 0, -torch.inf), length
+    )
 
 
 # What is compared, with what, how much faster it must be and which part of the memory it may take.
@@ -179,6 +189,10 @@ def main() -> None:
         quicker, share = seconds["theirs"] / seconds["ours"], memory["ours"] / memory["theirs"]
         targets = f"{quicker:7.1f} {f'>= {faster}':>7} {share:7.3f} {f'<= {part:.2f}':>7}"
         print(f"{make.__name__:<8} {both}   {targets}   {other}")
+    print(f"\n{'bias of attention at L = 2048, H = 8, causal':<52} {'MiB':>7} {'target':>7}")
+    for scheme in (Alibi(8), T5Bias(8)):
+        with torch.no_grad():
+            print(f"{type(scheme).__name__:<52} {mebibytes(lambda s=scheme: bias_of(s, 2048)):7.2f} {'< 2':>7}")
     print(f"\n{'import beyond torch':<52} {'seconds':>7} {'target':>7}")
     for modules, target in IMPORTS:
         print(f"{modules:<52} {import_seconds(modules):7.3f} {f'< {target}':>7}")
