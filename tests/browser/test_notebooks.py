@@ -85,7 +85,7 @@ def test_every_slider_answers_in_less_than_half_the_time_of_interact(ran, bare):
     for explorer in ran.explorers():
         for slider in explorer.sliders:
             ratios = []
-            while len(ratios) < 3 and min(ratios, default=1) > LARGEST_RATIO:  # again if the machine was busy meanwhile
+            while len(ratios) < 5 and min(ratios, default=1) > LARGEST_RATIO:  # again if the machine was busy meanwhile
                 ratios.append(slider.milliseconds(8) / bare.milliseconds(6))
             label = slider.label().inner_text()
             print(f"{label}: {min(ratios):.2f} of a bare interact")
