@@ -6,8 +6,9 @@ Chi et al. 2022 (arXiv:2205.09921), its two variants:
     s_ij = q_i.k_j / sqrt(d) - r1 |i - j|**r2              r1 > 0, 0 < r2 <= 2   power
 
 What is added is a conditionally positive definite kernel K: the sum of c_i c_j K(i, j) is never negative when the c_i
-add up to 0. Among finitely many positions a constant then makes K an inner product of features of i and j, and softmax
-does not see a constant. Beyond r2 = 2 the power is no such kernel. With r2 = 1 it is ALiBi with learned slopes.
+add up to 0. Among finitely many positions a constant then makes K an inner product of features of i and j (except at
+r2 = 2, where some of these sums are 0), and softmax does not see a constant. Beyond r2 = 2 the power is no such kernel.
+With r2 = 1 it is ALiBi with learned slopes.
 """
 
 import torch

@@ -33,6 +33,7 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("09_huang", "huang.py", "relative + self.max_length - 1", "self.max_length - 1 - relative"),
     ("10_deberta", "deberta.py", "return (3 * head_dim) ** -0.5", "return (2 * head_dim) ** -0.5"),
     ("11_t5", "t5.py", "(r > 0).long() * num_buckets", "(r < 0).long() * num_buckets"),
+    ("12_alibi", "alibi.py", "2 ** (-8 * (h - 0.5) / P)", "2 ** (-8 * (h + 0.5) / P)"),
     ("13_rope", "rope.py", "torch.complex(c, s)", "torch.complex(c, -s)"),  # a sign in rotate, interleaved
     ("13_rope", "rope.py", "torch.cat([-s, s]", "torch.cat([s, -s]"),  # a sign in rotate, half
     ("13_rope", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-t / dim)"),  # the exponent
