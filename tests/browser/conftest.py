@@ -352,7 +352,8 @@ class Slider:
 
     def shows_its_value(self) -> bool:
         """Whether the readout is where the handle stands, on a straight or a logarithmic scale."""
-        place, number = float(self.handle.get_attribute("aria-valuenow")), float(self.readout())
+        place = float(self.handle.get_attribute("aria-valuenow"))
+        number = float(self.readout().replace("\N{MINUS SIGN}", "-"))
         values = [place, *([10**place] if abs(place) < 100 else [])]
         return any(math.isclose(number, value, rel_tol=0.01, abs_tol=0.01) for value in values)
 

@@ -3,6 +3,7 @@ import torch
 
 from posenc_lib.attention import scores
 from posenc_lib.lab.catalog import build, scheme_classes
+from posenc_lib.lab.probes import drawn
 from posenc_lib.scheme import PositionScheme
 
 CLASSES = scheme_classes()
@@ -28,16 +29,6 @@ def test_a_required_argument_without_a_value_is_named():
     assert isinstance(build(Demanding, colour=1), Demanding)
 
 
-def drawn(name):
-    """The scheme in float64 with every parameter drawn, also those that start with zeros or ones."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        scheme = build(CLASSES[name]).double()
-        for parameter in scheme.parameters():
-            torch.nn.init.normal_(parameter, std=0.3)
-    return scheme.requires_grad_(False)
-
-
 def scores_at(scheme, start):
     """The scores of ten queries and thirteen keys whose input was embedded at ``start`` and on."""
     generator = torch.Generator().manual_seed(1)
@@ -52,7 +43,7 @@ def scores_at(scheme, start):
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("start", [7, 200])
 def test_scores_of_the_relative_schemes_alone_survive_a_shift_of_all_positions(name, start):
-    scheme = drawn(name)
+    scheme = drawn(CLASSES[name])
     shift = 250 if name in ABSOLUTE else 1000
     here, there = scores_at(scheme, start), scores_at(scheme, start + shift)
     same = bool((here - there).abs().max() < 1e-9)
@@ -60,12 +51,14 @@ def test_scores_of_the_relative_schemes_alone_survive_a_shift_of_all_positions(n
 
 
 def test_fire_survives_a_shift_within_its_threshold():
-    scheme = drawn("Fire")
+    scheme = drawn(CLASSES["Fire"])
     scheme.log_threshold.fill_(torch.tensor(2000.0).log())
     assert (scores_at(scheme, 0) - scores_at(scheme, 1000)).abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_scheme_but_none_changes_the_scores_of_some_pair(name):
-    scheme = drawn(name)
-    assert bool((scores_at(scheme, 0) - scores_at(drawn("NoPosition"), 0)).abs().max() > 1e-6) == (name != "NoPosition")
+    scheme = drawn(CLASSES[name])
+    assert bool((scores_at(scheme, 0) - scores_at(drawn(CLASSES["NoPosition"]), 0)).abs().max() > 1e-6) == (
+        name != "NoPosition"
+    )

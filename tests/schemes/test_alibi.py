@@ -14,6 +14,7 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import MptAttention, build_mpt_alibi_tensor
 from x_transformers.x_transformers import AlibiPositionalBias
 
+from loops import POSITIONS, draw, loop_outputs
 from posenc_lib.attention import attend, scores
 from posenc_lib.relative import toeplitz_rows_reversed
 from posenc_lib.scheme import PositionScheme
@@ -22,10 +23,6 @@ from posenc_lib.schemes.none import NoPosition
 
 HEADS = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 31, 100]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6, torch.bfloat16: 0.1}
-
-
-def draw(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def slopes_by_hand(heads):
@@ -46,16 +43,6 @@ def loop_scores(q, k, query_positions, key_positions):
         dot = sum(float(q[b, h, i, c]) * float(k[b, h, j, c]) for c in range(d))
         s[b, h, i, j] = dot / math.sqrt(d) - m[h] * abs(int(query_positions[i]) - int(key_positions[j]))
     return s
-
-
-def loop_outputs(s, v, visible):
-    o = torch.zeros(*s.shape[:3], v.shape[-1], dtype=torch.float64)
-    for b, h, i in torch.cartesian_prod(*(torch.arange(n) for n in s.shape[:3])).tolist():
-        keys = [j for j in range(s.shape[3]) if visible(b, i, j)]
-        total = sum(s[b, h, i, j].exp() for j in keys)
-        for j in keys:
-            o[b, h, i] += s[b, h, i, j].exp() / total * v[b, h, j].double()
-    return o
 
 
 @pytest.mark.parametrize("heads", HEADS)
@@ -79,15 +66,6 @@ def test_slopes_of_the_paper():
 def test_slopes_by_doubling(heads):
     expected = torch.tensor(slopes_by_hand(heads), dtype=torch.float64)
     torch.testing.assert_close(slopes(heads), expected, rtol=1e-14, atol=0)
-
-
-POSITIONS = {
-    "from 0": (torch.arange(7), torch.arange(7)),
-    "cache": (torch.arange(5, 7), torch.arange(7)),
-    "shifted": (torch.arange(1000, 1003), torch.arange(997, 1004)),
-    "more queries": (torch.arange(3, 9), torch.arange(2)),
-    "scattered": (torch.tensor([3, -8, 40]), torch.tensor([0, 2, 41, 5, -9])),
-}
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

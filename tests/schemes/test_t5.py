@@ -8,6 +8,7 @@ from transformers import T5Config, T5EncoderModel
 from transformers.models.t5.modeling_t5 import T5Attention
 from x_transformers.x_transformers import RelativePositionBias
 
+from loops import POSITIONS, draw, loop_outputs
 from posenc_lib.attention import attend, scores
 from posenc_lib.lab import TinyTransformer
 from posenc_lib.relative import toeplitz_rows_reversed
@@ -16,10 +17,6 @@ from posenc_lib.schemes.t5 import T5Bias, relative_position_bucket
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}
 DISTANCES = torch.arange(-600, 601)
-
-
-def draw(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def exact_bucket(r, bidirectional, num_buckets, max_distance):
@@ -127,25 +124,6 @@ def loop_scores(q, k, scheme, query_positions, key_positions):
         bucket = exact_bucket(r, scheme.bidirectional, scheme.num_buckets, scheme.max_distance)
         s[b, h, i, j] = sum(q[b, h, i, c] * k[b, h, j, c] for c in range(d)) + scheme.weight[bucket, h]
     return s
-
-
-def loop_outputs(s, v, visible):
-    o = torch.zeros(*s.shape[:3], v.shape[-1], dtype=v.dtype)
-    for b, h, i in torch.cartesian_prod(*(torch.arange(n) for n in s.shape[:3])).tolist():
-        keys = [j for j in range(s.shape[3]) if visible(b, i, j)]
-        total = sum(s[b, h, i, j].exp() for j in keys)
-        for j in keys:
-            o[b, h, i] += s[b, h, i, j].exp() / total * v[b, h, j]
-    return o
-
-
-POSITIONS = {
-    "from 0": (torch.arange(7), torch.arange(7)),
-    "cache": (torch.arange(5, 7), torch.arange(7)),
-    "shifted": (torch.arange(1000, 1003), torch.arange(997, 1004)),
-    "more queries": (torch.arange(3, 9), torch.arange(2)),
-    "scattered": (torch.tensor([3, -8, 40]), torch.tensor([0, 2, 41, 5, -9])),
-}
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
