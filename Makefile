@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the first target that needs it sets up. Versions stand in requirements.txt.
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test notebooks bench check clean
+.PHONY: help lab test notebooks bench check release grade clean
 
 # The first that runs and is new enough; a shim that cannot run is passed over. Override: make lab PYTHON=/path/to/python
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(if $(shell \
@@ -16,6 +16,11 @@ endif
 VENV := .venv/bin/python
 LAB := .venv/.lab-is-set-up
 TESTS := .venv/.tests-are-set-up
+CLASS := .venv/.class-is-set-up
+ASSIGNMENTS := notebooks/assignments
+
+# The folder of a class, with source/ and submitted/ in it. Override: make grade COURSE=/path/to/class
+COURSE ?= $(ASSIGNMENTS)
 PIP := $(VENV) -m pip install --quiet --disable-pip-version-check
 REACHABLE := $(VENV) -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)'
 
@@ -43,6 +48,12 @@ bench: $(TESTS)  ## measure speed beside other implementations
 check: $(LAB)  ## say whether everything that the course needs is installed
 	$(VENV) -m posenc_lib.check_setup
 
+release: $(CLASS)  ## build the student versions of the graded assignments
+	$(VENV) $(ASSIGNMENTS)/release.py $(COURSE)
+
+grade: $(CLASS)  ## grade the submissions of a class; OPTIONS="--jobs 8" and others
+	$(VENV) $(ASSIGNMENTS)/grade.py $(COURSE) $(OPTIONS)
+
 clean:  ## remove .venv and caches
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
@@ -64,6 +75,10 @@ endif
 	@$(VENV) -c 'import matplotlib.pyplot' 2>/dev/null  # builds its font cache now and not under a notebook
 	@touch $@
 
-$(TESTS): $(LAB) tests/requirements.txt
+$(CLASS): $(LAB) $(ASSIGNMENTS)/requirements.txt
+	$(PIP) -r $(ASSIGNMENTS)/requirements.txt
+	@touch $@
+
+$(TESTS): $(LAB) tests/requirements.txt $(ASSIGNMENTS)/requirements.txt
 	$(PIP) -r tests/requirements.txt
 	@touch $@

@@ -111,7 +111,7 @@ TIME_KEY_PRESSES = """async (handle, presses) => {
             times.push(performance.now() - start);
         }
         watch.disconnect();
-        await pause(100);
+        await pause(50);
     }
     return times;
 }"""
@@ -378,5 +378,5 @@ class Slider:
         mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
         mouse.down()
         for fraction in fractions:
-            mouse.move(track["x"] + fraction * track["width"], track["y"] + track["height"] / 2, steps=20)
+            mouse.move(track["x"] + fraction * track["width"], track["y"] + track["height"] / 2, steps=6)
         mouse.up()

@@ -138,7 +138,7 @@ def test_scores_and_outputs_are_those_of_the_formula(name, bidirectional, dtype)
         expected = loop_scores(q, k, scheme, query_positions, key_positions)
         torch.testing.assert_close(scores(q, k, scheme, query_positions, key_positions), expected, **near)
         o = attend(q, k, v, scheme, query_positions=query_positions, key_positions=key_positions)
-        torch.testing.assert_close(o, loop_outputs(expected, v, lambda b, i, j: True), **near)
+        torch.testing.assert_close(o, loop_outputs(expected, v, lambda b, i, j: True).to(dtype), **near)
 
 
 @pytest.mark.parametrize("padded", [False, True])

@@ -1,0 +1,76 @@
+"""Build the student versions of all assignments: make release, or
+
+    python release.py [COURSE]
+
+reads COURSE/source/ASSIGNMENT/ASSIGNMENT.ipynb and writes COURSE/release/ASSIGNMENT/ASSIGNMENT.ipynb and the gradebook.
+A version that still holds a line of a solution or of a hidden test is not released.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbgrader.apps import NbGraderAPI
+from traitlets.config import Config, PyFileConfigLoader
+
+HERE = Path(__file__).resolve().parent
+SECRET = re.compile(r"### BEGIN (SOLUTION|HIDDEN TESTS)\n(.*?)### END \1", re.DOTALL)
+SHORTEST = 12  # characters of a line that would be recognized
+
+
+def secrets(master: NotebookNode) -> set[str]:
+    """The lines of a master that no student may read, as far as they stand nowhere else in it."""
+    hidden, shown = set(), set()
+    for cell in master.cells:
+        label = cell.metadata.get("nbgrader", {})
+        whole = label.get("solution") and not SECRET.search(cell.source)
+        parts = [cell.source] if whole else [found[2] for found in SECRET.finditer(cell.source)]
+        hidden |= {line.strip() for part in parts for line in part.splitlines()}
+        shown |= {line.strip() for line in ("" if whole else SECRET.sub("", cell.source)).splitlines()}
+    return {line for line in hidden - shown if len(line) >= SHORTEST}
+
+
+def leaks(master: NotebookNode, released: NotebookNode) -> list[str]:
+    """Secret lines of ``master`` that ``released`` shows, and outputs, which could give an answer away."""
+    text = "\n".join(cell.source for cell in released.cells)
+    outputs = ["an output" for cell in released.cells if cell.get("outputs")]
+    return sorted(line for line in secrets(master) if line in text) + outputs
+
+
+def release(course: Path) -> list[str]:
+    """Build the student version of every assignment of ``course``; their names.
+
+    Raises:
+        RuntimeError: if an assignment cannot be built or would give something away.
+    """
+    config = PyFileConfigLoader(str(HERE / "nbgrader_config.py")).load_config()
+    config.CourseDirectory.root = str(course)
+    api = NbGraderAPI(config=Config(config))
+    names = sorted(path.stem for path in (course / "source").glob("*/*.ipynb") if path.stem == path.parent.name)
+    for name in names:
+        done = api.generate_assignment(name)
+        if not done["success"]:
+            raise RuntimeError(f"{name}: {done.get('log')}\n{done.get('error')}")
+        paths = [course / step / name / f"{name}.ipynb" for step in ("source", "release")]
+        if found := leaks(*(nbformat.read(path, as_version=4) for path in paths)):
+            paths[1].unlink()
+            raise RuntimeError(f"{name} would show: {'; '.join(found)}")
+    return names
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("course", nargs="?", type=Path, default=HERE, help="folder of the course; by default this one")
+    course = parser.parse_args().course.resolve()
+    names = release(course)
+    if not names:
+        sys.exit(f"There is no assignment in {course / 'source'}.")
+    print(f"{len(names)} assignments in {course / 'release'}: {', '.join(names)}")
+
+
+if __name__ == "__main__":
+    main()
