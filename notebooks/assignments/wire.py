@@ -10,10 +10,8 @@ import json
 import numpy as np
 import torch
 
-DTYPES = {
-    name: getattr(torch, name)
-    for name in "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128".split()
-}
+NAMES = "bool, uint8, int8, int16, int32, int64, float16, float32, float64, complex64, complex128"
+DTYPES = {name: getattr(torch, name) for name in NAMES.split(", ")}
 
 
 def pack(value) -> object:

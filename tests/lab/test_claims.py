@@ -1,0 +1,36 @@
+"""What the notebooks say about trained models, trained here: one seed each; notebooks 14 and 20 have more."""
+
+import pytest
+import torch
+
+from posenc_lib.lab import TinyTransformer, accuracy, induction, train
+from posenc_lib.lab.comparison import train_and_test
+from posenc_lib.schemes.context_extension import yarn
+from posenc_lib.schemes.rope import Rotary
+
+
+@pytest.mark.parametrize("scheme", ["Sinusoidal", "Learned"])
+def test_absolute_positions_do_not_copy_beyond_the_training_length(scheme):
+    copied = train_and_test(scheme, "copy the token 5 back", seed=0)
+    assert list(copied) == ["32", "64", "128", "256"]
+    assert copied["64"] < 0.7
+
+
+def test_rotary_copies_at_twice_the_training_length():
+    copied = train_and_test("Rotary", "copy the token 5 back", seed=0)
+    assert copied["32"] > 0.95 and copied["64"] > 0.95
+
+
+def test_alibi_keeps_its_induction_at_four_times_the_training_length():
+    assert train_and_test("Alibi", "induction", seed=0)["256"] > 0.9
+
+
+def test_rotary_loses_its_induction_beyond_the_training_length_and_by_parts_brings_it_back():
+    torch.manual_seed(0)
+    model = TinyTransformer(Rotary(16), vocabulary=64)
+    train(model, induction, length=64, steps=600, batch=32, learning_rate=4e-3)
+    assert accuracy(model, induction, 64, batch=32) > 0.95
+    assert accuracy(model, induction, 256, batch=24) < 0.4
+    untouched = accuracy(model, induction, 128, batch=32)
+    model.scheme = Rotary(16, rescaled=yarn(16, 1e4, 2, 64, beta_fast=4)._replace(attention_factor=1.0))
+    assert accuracy(model, induction, 128, batch=32) > untouched + 0.3
