@@ -20,6 +20,7 @@ from nbgrader.preprocessors import (  # noqa: E402
     OverwriteKernelspec,
     SaveAutoGrades,
 )
+
 from submission import PutIntoReleased, RunAndTest  # noqa: E402
 
 c = get_config()  # noqa: F821

@@ -18,26 +18,27 @@ from traitlets.config import Config, PyFileConfigLoader
 
 HERE = Path(__file__).resolve().parent
 SECRET = re.compile(r"### BEGIN (SOLUTION|HIDDEN TESTS)\n(.*?)### END \1", re.DOTALL)
-SHORTEST = 12  # characters of a line that would be recognized
+HARMLESS = re.compile(r'\W*"[^"]*"\W*|\W*[\w.]+\W*|.{,11}')  # only a message or a name, or too short to be recognized
 
 
-def secrets(master: NotebookNode) -> set[str]:
-    """The lines of a master that no student may read, as far as they stand nowhere else in it."""
-    hidden, shown = set(), set()
+def secrets(master: NotebookNode) -> tuple[set[str], set[str]]:
+    """Lines of a master that no student may read: those of solutions, and those that only hidden tests have."""
+    solutions, tests, shown = set(), set(), set()
     for cell in master.cells:
-        label = cell.metadata.get("nbgrader", {})
-        whole = label.get("solution") and not SECRET.search(cell.source)
-        parts = [cell.source] if whole else [found[2] for found in SECRET.finditer(cell.source)]
-        hidden |= {line.strip() for part in parts for line in part.splitlines()}
+        whole = cell.metadata.get("nbgrader", {}).get("solution") and not SECRET.search(cell.source)
+        for kind, part in [("SOLUTION", cell.source)] if whole else SECRET.findall(cell.source):
+            (solutions if kind == "SOLUTION" else tests).update(line.strip() for line in part.splitlines())
         shown |= {line.strip() for line in ("" if whole else SECRET.sub("", cell.source)).splitlines()}
-    return {line for line in hidden - shown if len(line) >= SHORTEST}
+    return tuple({line for line in lines if not HARMLESS.fullmatch(line)} for lines in (solutions, tests - shown))
 
 
 def leaks(master: NotebookNode, released: NotebookNode) -> list[str]:
     """Secret lines of ``master`` that ``released`` shows, and outputs, which could give an answer away."""
     text = "\n".join(cell.source for cell in released.cells)
+    lines = {line.strip() for line in text.splitlines()}
+    solutions, tests = secrets(master)
     outputs = ["an output" for cell in released.cells if cell.get("outputs")]
-    return sorted(line for line in secrets(master) if line in text) + outputs
+    return sorted({line for line in solutions if line in text} | (tests & lines)) + outputs
 
 
 def release(course: Path) -> list[str]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from queue import Empty
 
 import cloudpickle
-import wire
 import zmq
 from jupyter_client.blocking import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
@@ -23,6 +22,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_output, output_from_msg
 
 import posenc_lib
+import wire
 
 MEGABYTE = 2**20
 LARGEST_MESSAGE = 64 * MEGABYTE
@@ -171,7 +171,9 @@ class ConfinedKernel:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=START_LIMIT)
         load = f"import sys, types; m = types.ModuleType('posenc_wire'); exec({Path(wire.__file__).read_text()!r}, "
-        self._execute(f"{load}m.__dict__); sys.modules['posenc_wire'] = m; del m, types, sys")
+        message = self.client.execute(f"{load}m.__dict__); sys.modules['posenc_wire'] = m; del m, types, sys")
+        if self._collect(message, START_LIMIT)[1] is None:
+            raise RuntimeError("the kernel did not start")
 
     def _stop(self) -> None:
         self.client.stop_channels()

@@ -18,8 +18,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_locked, is_solution
-from sandbox import MEGABYTE, ConfinedKernel
 from traitlets import Float, Integer, Unicode
+
+from sandbox import MEGABYTE, ConfinedKernel
 
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS", re.DOTALL)
 

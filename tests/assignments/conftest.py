@@ -1,0 +1,121 @@
+"""Courses in temporary folders, with the assignments of the repository or a small one, and submissions for them."""
+
+import argparse
+import copy
+import csv
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+import grade
+import release
+from sandbox import bubblewrap
+from submission import identity
+
+ASSIGNMENTS = Path(grade.HERE)
+
+
+@pytest.fixture(scope="session")
+def confined():
+    """What needs the sandbox asks for this."""
+    if bubblewrap() is None:
+        reason = "no working bubblewrap (bwrap): submissions are not confined"
+        (pytest.fail if os.environ.get("REQUIRE_SANDBOX") == "1" else pytest.skip)(reason)
+
+
+class Course:
+    """One assignment, released, in a folder of its own."""
+
+    def __init__(self, root: Path, name: str, master):
+        self.root, self.name, self.master = root, name, master
+        (root / "source" / name).mkdir(parents=True)
+        nbformat.write(master, root / "source" / name / f"{name}.ipynb")
+        assert release.release(root) == [name]
+        self.released = nbformat.read(root / "release" / name / f"{name}.ipynb", as_version=4)
+        self.points = {
+            identity(cell): cell.metadata.nbgrader["points"]
+            for cell in master.cells
+            if cell.metadata.get("nbgrader", {}).get("grade")
+        }
+        self.manual = {
+            identity(cell)
+            for cell in master.cells
+            if cell.cell_type == "markdown" and cell.metadata.get("nbgrader", {}).get("grade")
+        }
+
+    def answered(self, *blank: str, **code: str):
+        """The released notebook with the master's answers, but for the cells named."""
+        answers, notebook = {identity(cell): cell.source for cell in self.master.cells}, copy.deepcopy(self.released)
+        for cell in notebook.cells:
+            name = identity(cell)
+            if cell.metadata.get("nbgrader", {}).get("solution") and name not in blank:
+                cell.source = code.get(name, answers[name])
+        return notebook
+
+    def hand_in(self, student: str, notebook) -> Path:
+        """Write a submission: a notebook, or text."""
+        path = self.root / "submitted" / student / self.name / f"{self.name}.ipynb"
+        path.parent.mkdir(parents=True)
+        path.write_text(notebook if isinstance(notebook, str) else nbformat.writes(notebook))
+        return path
+
+    def grade(self, **options) -> dict[str, dict]:
+        """The rows of the table, by student."""
+        defaults = {"assignment": None, "jobs": 2, "seconds": 20, "memory": 4096, "limit": 300, "again": False}
+        path = grade.grade_class(self.root, argparse.Namespace(**defaults | options))
+        with open(path, newline="") as file:
+            return {row["student"]: row for row in csv.DictReader(file)}
+
+    def graded(self, student: str) -> dict[str, str]:
+        """What the cells of the grader's copy show, by name; cells of the student's own under their numbers."""
+        notebook = nbformat.read(self.root / "autograded" / student / self.name / f"{self.name}.ipynb", as_version=4)
+        return {
+            identity(cell) or str(number): "\n".join(o.get("text") or o.get("evalue") or "" for o in cell.outputs)
+            for number, cell in enumerate(notebook.cells)
+            if cell.cell_type == "code"
+        }
+
+    def feedback(self, student: str) -> str:
+        """The page that the student gets."""
+        return (self.root / "feedback" / student / self.name / f"{self.name}.html").read_text()
+
+
+@pytest.fixture
+def course(tmp_path):
+    """Makes a course from an assignment of the repository."""
+
+    def make(name: str) -> Course:
+        master = nbformat.read(ASSIGNMENTS / "source" / name / f"{name}.ipynb", as_version=4)
+        return Course(tmp_path, name, master)
+
+    return make
+
+
+def labelled(kind, source, name, **label):
+    """A cell as nbgrader describes it."""
+    label = {"schema_version": 3, "grade": False, "solution": False, "locked": False, "task": False} | label
+    return kind(source, metadata={"nbgrader": label | {"grade_id": name}})
+
+
+SMALL = {
+    "double": "def double(x):\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION",
+    "answer": "# answer: a number\n### BEGIN SOLUTION\nanswer = 6 * 7\n### END SOLUTION",
+    "double-test": "assert double(3) == 6\n### BEGIN HIDDEN TESTS\nassert double(50) == 100\n### END HIDDEN TESTS",
+    "answer-test": "assert answer\n### BEGIN HIDDEN TESTS\nassert answer == 42\n### END HIDDEN TESTS",
+}
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A course with two questions, which is graded quickly."""
+    master = new_notebook(
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    )
+    for name in ("double", "answer"):
+        master.cells.append(labelled(new_code_cell, SMALL[name], name, solution=True))
+        test = f"{name}-test"
+        master.cells.append(labelled(new_code_cell, SMALL[test], test, grade=True, locked=True, points=50))
+    return Course(tmp_path, "small", master)
