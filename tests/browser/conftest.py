@@ -21,6 +21,9 @@ import pytest
 from nbclient import NotebookClient
 from playwright.sync_api import expect, sync_playwright
 
+from release import release
+from submission import put_into
+
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 RUN_LIMIT = 300  # seconds for Run All Cells: far more than it takes, so that a busy machine does not matter
 SETTLE_LIMIT = 20  # seconds for an explorer to come to rest after a move
@@ -139,6 +142,7 @@ def lab(browser, tmp_path_factory):
     root = tmp_path_factory.mktemp("lab")
     shutil.copytree(NOTEBOOKS, root / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints", "assignments"))
     write_synthetic(root / "notebooks" / SYNTHETIC)
+    write_assignments(root / "class", root / "notebooks")
     kernel = {"name": "python3", "display_name": "Python 3"}  # JupyterLab asks for one where none is named
     bare = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(BARE)], metadata={"kernelspec": kernel})
     nbformat.write(bare, root / "notebooks" / BARE_NAME)
@@ -187,6 +191,17 @@ def write_synthetic(path: Path) -> None:
     for output in notebook.cells[0].outputs:
         output.data.pop("application/vnd.jupyter.widget-view+json", None)
     nbformat.write(notebook, path)
+
+
+def write_assignments(course: Path, notebooks: Path) -> None:
+    """Release the assignments of the course; write them as released, and with the answers of the master."""
+    shutil.copytree(NOTEBOOKS / "assignments" / "source", course / "source")
+    for name in release(course):
+        master, released = (
+            nbformat.read(course / step / name / f"{name}.ipynb", as_version=4) for step in ("source", "release")
+        )
+        nbformat.write(released, notebooks / f"released_{name}.ipynb")
+        nbformat.write(put_into(released, master), notebooks / f"answered_{name}.ipynb")
 
 
 @pytest.fixture(scope="module")

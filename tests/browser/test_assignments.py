@@ -1,0 +1,73 @@
+"""Graded assignments as a student meets them: they run; the teacher's cells can be neither changed nor deleted."""
+
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "notebooks" / "assignments" / "source"
+NAMES = sorted(path.name for path in SOURCE.iterdir())
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(f"{version}_{name}.ipynb", marks=pytest.mark.xdist_group(name))
+        for version in ("released", "answered")
+        for name in NAMES
+    ],
+)
+def notebook(request):
+    return request.param
+
+
+def source(cell):
+    return cell.locator(".cm-content").inner_text()
+
+
+def typed_into(page, cell, text):
+    """The source of a cell after somebody clicked into it and typed."""
+    cell.locator(".cm-content").click()
+    page.keyboard.press("Control+Home")
+    page.keyboard.type(text)
+    page.keyboard.press("Escape")
+    return source(cell)
+
+
+def code_cell_with(opened, words):
+    """The first code cell whose source has these words."""
+    return opened.page.locator(".jp-Notebook .jp-CodeCell").filter(has_text=words).first
+
+
+def test_students_write_in_their_cells_and_in_no_others(opened):
+    own, test, setup = (
+        code_cell_with(opened, words) for words in ("STUDENT: your student number", "require", "import torch")
+    )
+    text = source(test), source(setup)
+    typed_into(opened.page, own, "# mine\n")
+    for cell in (test, setup):
+        typed_into(opened.page, cell, "# changed\n")
+    assert source(own).startswith("# mine")
+    assert (source(test), source(setup)) == text
+
+
+def test_no_cell_of_the_teacher_can_be_deleted(opened):
+    cells = opened.page.locator(".jp-Notebook .jp-Cell")
+    count = cells.count()
+    for words in ("STUDENT: your student number", "require", "import torch"):
+        code_cell_with(opened, words).locator(".jp-InputPrompt").click()
+        opened.page.keyboard.press("Escape")
+        opened.page.keyboard.press("d")
+        opened.page.keyboard.press("d")
+    opened.page.wait_for_timeout(300)
+    assert cells.count() == count
+
+
+def test_it_runs(ran, notebook):
+    outputs = ran.page.locator(".jp-OutputArea-output")
+    errors = outputs.filter(has_text="Traceback (most recent call last)").all_inner_texts()
+    if notebook.startswith("answered"):
+        assert errors == []
+    else:
+        assert len(errors) == 1  # nothing runs after it
+        assert "NotImplementedError" in errors[0]
+    assert ran.troubles == []
