@@ -103,7 +103,8 @@ def grade(course: Path, one: dict, options: argparse.Namespace) -> dict:
 def run(command: list[str], limit: float) -> dict:
     """What ``grade_one`` returns in another process, or why it returned nothing."""
     with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as troubles:
-        process = subprocess.Popen(command, stdout=told, stderr=troubles, start_new_session=True, cwd=HERE)
+        one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # as in the sandbox, so that both compute the same
+        process = subprocess.Popen(command, stdout=told, stderr=troubles, start_new_session=True, env=one_thread)
         try:
             process.wait(limit)
         except subprocess.TimeoutExpired:

@@ -4,12 +4,12 @@ The tests run in the grader's process, never in the submission's. A test that na
 value, or a stand-in that calls the function over there. So a submission cannot read a test, patch it or fake a verdict.
 """
 
-import ast
 import builtins
 import contextlib
 import copy
 import io
 import re
+import symtable
 from collections import defaultdict
 
 import nbformat
@@ -135,15 +135,10 @@ class Tests:
 
     def _failure(self, source: str) -> Exception | None:
         """Run ``source`` with what it names of the submission; the error that it ended with."""
-        nodes = list(ast.walk(ast.parse(source)))
-        used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        self.made |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        self.made |= {n.arg for n in nodes if isinstance(n, ast.arg)}
-        self.made |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-        imports = [n for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom))]
-        self.made |= {(alias.asname or alias.name).split(".")[0] for n in imports for alias in n.names}
+        used, made = names(source)
+        self.made |= made
         try:
-            for name in sorted(used - self.made - vars(builtins).keys()):
+            for name in used - self.made - vars(builtins).keys():
                 self.namespace[name] = self.kernel.look_up(name)
             exec(compile(source, "<test>", "exec"), self.namespace)
         except Exception as error:
@@ -157,3 +152,14 @@ class Tests:
         except Exception:
             return None
         return number if isinstance(number, int) else None
+
+
+def names(source: str) -> tuple[set[str], set[str]]:
+    """The names that ``source`` asks the module for, also from within functions, and those that it gives the module."""
+    module = symtable.symtable(source, "<test>", "exec")
+    scopes = [module]
+    for scope in scopes:
+        scopes += scope.get_children()
+    asked = [s for scope in scopes for s in scope.get_symbols() if scope is module or s.is_global()]
+    given = [s for s in module.get_symbols() if s.is_assigned() or s.is_imported()]
+    return {s.get_name() for s in asked if s.is_referenced()}, {s.get_name() for s in given}

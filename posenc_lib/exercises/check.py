@@ -51,7 +51,7 @@ class Check:
             if answer is None or answer is Ellipsis:
                 return f"not done yet: {self.name} returned {answer}"
             try:
-                answers.append(torch.as_tensor(answer).detach().cpu())
+                answers.append(_tensor(answer).detach().cpu())
             except Exception:
                 return f"{self.name} must return a tensor or a number, got {type(answer).__name__}"
         expected = self._results(self.reference)
@@ -64,8 +64,8 @@ class Check:
 
     def _results(self, function: Function | Sequence[Tensor | float]) -> list[Tensor]:
         if not callable(function):
-            return [torch.as_tensor(result) for result in function]
-        return [torch.as_tensor(function(*_copies(case))) for case in self.cases]
+            return [_tensor(result) for result in function]
+        return [_tensor(function(*_copies(case))) for case in self.cases]
 
     def _same(self, left: list[Tensor], right: list[Tensor]) -> bool:
         return all(a.shape == b.shape and _distance(a, b) <= self.tolerance for a, b in zip(left, right, strict=True))
@@ -81,6 +81,13 @@ class Check:
                     return f"{where}: right to the precision of float32; compute in float64"
                 return f"{where}: the values differ, by {distance:.2g} where they differ most"
         raise AssertionError("called on results that agree")
+
+
+def _tensor(value) -> Tensor:
+    """A tensor as it is, numbers in float64 or as integers."""
+    tensor = torch.as_tensor(value)
+    plain = isinstance(value, (float, list, tuple)) and tensor.dtype == torch.float32
+    return torch.as_tensor(value, dtype=torch.float64) if plain else tensor
 
 
 def _copies(case: tuple) -> tuple:

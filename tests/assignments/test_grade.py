@@ -11,9 +11,10 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell
+from nbgrader.api import Gradebook
 
 import grade
-from submission import identity, put_into
+from submission import identity, names, put_into
 
 ASSIGNMENTS = sorted(path.parent.name for path in Path(grade.HERE).glob("source/*/*.ipynb"))
 
@@ -94,7 +95,7 @@ def test_a_master_earns_every_automatic_point_and_a_released_version_none(confin
     built = course(name)
     built.hand_in("master", built.master)
     built.hand_in("blank", built.released)
-    table = built.grade()
+    table = built.grade(seconds=60, limit=400)
     assert [row["reason"] for row in table.values()] == ["", ""]
     by_hand = sum(built.points[cell] for cell in built.manual)
     assert float(table["master"]["score"]) == 100 - by_hand
@@ -232,12 +233,38 @@ def test_a_changed_submission_is_graded_again_and_only_that(small):
     assert sorted(graded) == ["a", "b", "b"]
 
 
+def test_points_given_by_hand_reach_the_table(small):
+    small.hand_in("a", small.answered(answer="answer = 41"))
+    assert small.grade()["a"]["score"] == "50.0"
+    with Gradebook(f"sqlite:///{small.root / 'gradebook.db'}") as gradebook:
+        gradebook.find_grade("answer-test", "small", "small", "a").manual_score = 30
+        gradebook.db.commit()
+    assert small.grade()["a"]["score"] == "80.0"
+
+
 def test_after_a_crash_other_cells_are_still_graded(confined, small):
     crash = "import os\ndef double(x):\n    os._exit(1)"
     small.hand_in("late", small.answered(double=crash))
     row = small.grade()["late"]
     assert row["score"] == "50.0"
     assert row["notes"] == "cell double-test: the process ended: it left, crashed or ran out of memory"
+
+
+def test_names_that_a_test_asks_of_a_submission():
+    source = """
+import torch as t
+from math import pi
+g = 1
+def reference(x, k=theta):
+    inner = x + offset
+    return [f(inner, y) for y in range(pi)]
+check(lambda q: (q, own), shift, g)
+for n in numbers:
+    print(n)
+"""
+    asked, given = names(source)
+    assert asked - given == {"theta", "offset", "f", "range", "check", "own", "shift", "numbers", "print"}
+    assert given == {"t", "pi", "g", "reference", "n"}
 
 
 def test_answers_go_into_the_released_notebook_whatever_was_handed_in(small):

@@ -41,3 +41,10 @@ def test_every_verdict(candidate, verdict, capsys):
     assert check.verdict(candidate).startswith(verdict)
     assert check(candidate) is None
     assert capsys.readouterr().out == check.verdict(candidate) + "\n"
+
+
+def test_numbers_are_compared_in_float64():
+    third = Check("third", [1 / 3, torch.tensor(2 / 3, dtype=torch.float64)], cases=[(1,), (2,)], tolerance=1e-12)
+    assert third.verdict(lambda n: n / 3).startswith("\N{CHECK MARK}")
+    assert third.verdict(lambda n: [n / 3][0]).startswith("\N{CHECK MARK}")
+    assert "compute in float64" in third.verdict(lambda n: torch.tensor(n / 3))
