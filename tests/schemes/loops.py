@@ -1,5 +1,6 @@
 """What the tests of several schemes share; nothing here is taken from the library that they judge."""
 
+import pytest
 import torch
 
 # Positions of queries and of keys.
@@ -26,3 +27,12 @@ def loop_outputs(s, v, visible):
         for j in keys:
             o[b, h, i] += s[b, h, i, j].exp() / total * v[b, h, j].double()
     return o
+
+
+def assert_refused(call, error, words):
+    """The call raises just this error, and its message has these words."""
+    with pytest.raises(error) as refusal:
+        call()
+    assert refusal.type is error
+    for word in words:
+        assert word in str(refusal.value)

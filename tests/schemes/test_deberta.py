@@ -10,14 +10,11 @@ from transformers import DebertaConfig, DebertaV2Config
 from transformers.models.deberta import modeling_deberta
 from transformers.models.deberta_v2 import modeling_deberta_v2
 
+from loops import POSITIONS, draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.schemes.deberta import Deberta, bucket_index, log_bucket
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
-
-
-def draw(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def make(k, num_heads=2, d=6, dtype=torch.float64, max_position=None):
@@ -48,14 +45,6 @@ def loop_scores(q, k, query_positions, key_positions, scheme, third=lambda i, j:
             + k[b, h, y] @ queries[delta(*third(i, j), scheme.k), head]
         ) / math.sqrt(3 * d)
     return s
-
-
-POSITIONS = {
-    "from 0": (torch.arange(7), torch.arange(7)),
-    "cache": (torch.arange(5, 7), torch.arange(7)),
-    "shifted": (torch.arange(1000, 1003), torch.arange(997, 1004)),
-    "scattered": (torch.tensor([3, -8, 40]), torch.tensor([0, 2, 41, 5, -9])),
-}
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

@@ -7,16 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loops import POSITIONS, draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.schemes.huang import METHODS, Huang, method_scores
 from posenc_lib.schemes.none import NoPosition
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
 REACH = 60
-
-
-def draw(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def make(method, d=6, max_length=REACH, dtype=torch.float64):
@@ -42,14 +39,6 @@ def loop_scores(q, k, query_positions, key_positions, table, method, max_length=
             total = sum(u[c] * v[c] + u[c] * a[c] + v[c] * a[c] for c in range(d))
         s[b, h, x, y] = total / math.sqrt(d)
     return s
-
-
-POSITIONS = {
-    "from 0": (torch.arange(7), torch.arange(7)),
-    "cache": (torch.arange(5, 7), torch.arange(7)),
-    "shifted": (torch.arange(1000, 1003), torch.arange(997, 1004)),
-    "scattered": (torch.tensor([3, -8, 40]), torch.tensor([0, 2, 41, 5, -9])),
-}
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

@@ -10,16 +10,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import VitsConfig
 from transformers.models.vits.modeling_vits import VitsAttention
 
+from loops import draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.schemes.music_transformer import MusicTransformer, skew
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.shaw import Shaw
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
-
-
-def draw(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def make(max_length, d=6, num_heads=None, dtype=torch.float64):

@@ -7,16 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loops import draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.schemes.nezha import Nezha
 from posenc_lib.schemes.shaw import Shaw
 from posenc_lib.schemes.sinusoidal import encode, frequencies, shift_matrix
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}
-
-
-def draw(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def a(r, d, clip):

@@ -13,15 +13,12 @@ from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import (
     _apply_relative_key_position_encoding,
 )
 
+from loops import POSITIONS, draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.shaw import Shaw, clipped_index
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
-
-
-def draw(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def make(clip, d=6, num_heads=None, dtype=torch.float64):
@@ -53,14 +50,6 @@ def loop_outputs(s, v, query_positions, key_positions, a_v, clip, visible):
             w = max(-clip, min(clip, int(key_positions[j]) - int(query_positions[i])))
             o[b, h, i] += s[b, h, i, j].exp() / total * (v[b, h, j] + table[w + clip])
     return o
-
-
-POSITIONS = {
-    "from 0": (torch.arange(7), torch.arange(7)),
-    "cache": (torch.arange(5, 7), torch.arange(7)),
-    "shifted": (torch.arange(1000, 1003), torch.arange(997, 1004)),
-    "scattered": (torch.tensor([3, -8, 40]), torch.tensor([0, 2, 41, 5, -9])),
-}
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

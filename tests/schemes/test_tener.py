@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from loops import draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.schemes.nezha import Nezha
 from posenc_lib.schemes.tener import Tener
@@ -15,10 +16,6 @@ from posenc_lib.schemes.transformer_xl import TransformerXL
 
 SIZES = st.integers(1, 9)
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
-
-
-def draw(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def qk(heads=2, n_queries=5, n_keys=7, d=6, batch=2, dtype=torch.float64):

@@ -11,16 +11,13 @@ from rotary_embedding_torch import RotaryEmbedding
 from x_transformers.x_transformers import RotaryEmbedding as XRotaryEmbedding
 from x_transformers.x_transformers import apply_rotary_pos_emb as x_apply
 
+from loops import assert_refused, draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.schemes.rope import Rotary, inverse_frequencies, layout_permutation
 from posenc_lib.schemes.xpos import XPos, decay
 
 each_layout = pytest.mark.parametrize("layout", ["interleaved", "half"])
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6, torch.bfloat16: 0.05}
-
-
-def draw(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 def close(left, right, atol=1e-12):
@@ -261,8 +258,4 @@ REFUSED = [
 
 @pytest.mark.parametrize("call, error, words", REFUSED)
 def test_refusals_name_argument_and_value(call, error, words):
-    with pytest.raises(error) as refusal:
-        call()
-    assert refusal.type is error
-    for word in words:
-        assert word in str(refusal.value)
+    assert_refused(call, error, words)
