@@ -49,6 +49,14 @@ def test_text_and_tests_are_locked_and_masters_have_no_outputs(master):
         assert cell.cell_type == "markdown" or (not cell.outputs and cell.execution_count is None)
 
 
+def test_the_readme_lists_every_graded_cell_with_its_points(master):
+    readme = (Path(release.HERE) / "README.md").read_text()
+    for cell, label in labels(master):
+        if label.get("grade"):
+            by_hand = f"`{label['grade_id']}`, by hand, {label['points']} points:"
+            assert (by_hand if label["solution"] else f"| `{label['grade_id']}` | {label['points']} |") in readme
+
+
 def test_the_number_chooses_parameters_and_stays_hidden(master):
     sources = "\n".join(cell.source for cell in master.cells)
     assert "mine = own(\n    STUDENT" in sources or "mine = own(STUDENT" in sources
