@@ -81,7 +81,7 @@ def grade_one(course: Path, student: str, assignment: str, seconds: float, memor
         for step in (api.autograde, api.generate_feedback):
             done = step(assignment, student)
             if not done["success"]:
-                raise RuntimeError(done.get("error") or done.get("log"))
+                raise RuntimeError(done.get("log") or done.get("error"))
     graded = nbformat.read(course / "autograded" / student / assignment / path.name, as_version=4)
     return {"reason": "", **graded.metadata["grading"]}
 
@@ -94,14 +94,14 @@ def grade(course: Path, one: dict, options: argparse.Namespace) -> dict:
         command = [sys.executable, str(HERE / "grade.py"), str(course), "--one", student, assignment]
         command += [f"--seconds={options.seconds}", f"--memory={options.memory}"]
         for _ in range(2):  # once more if the grader itself failed: two jobs may want the gradebook at the same time
-            result = run(command, options.limit)
+            result = run(command, options.limit, course / "grades.log")
             if not result.pop("failed", False):
                 break
     return one | {"number": None, "notes": []} | result | {"seconds": round(time.monotonic() - start, 1)}
 
 
-def run(command: list[str], limit: float) -> dict:
-    """What ``grade_one`` returns in another process, or why it returned nothing."""
+def run(command: list[str], limit: float, log: Path) -> dict:
+    """What ``grade_one`` returns in another process, or why it returned nothing; faults of the grader go to ``log``."""
     with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as troubles:
         one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # as in the sandbox, so that both compute the same
         process = subprocess.Popen(command, stdout=told, stderr=troubles, start_new_session=True, env=one_thread)
@@ -116,8 +116,9 @@ def run(command: list[str], limit: float) -> dict:
             return json.loads(told.read().splitlines()[-1])
         except (IndexError, ValueError):
             troubles.seek(0)
-            last = [line for line in troubles.read().decode(errors="replace").splitlines() if line.strip()][-1:]
-            return {"reason": f"the grader failed: {''.join(last)[:300]}", "failed": True}
+            with open(log, "a") as file:
+                file.write(f"{' '.join(command)}\n{troubles.read().decode(errors='replace')}\n")
+            return {"reason": f"the grader failed, see {log.name}", "failed": True}
 
 
 def write_table(course: Path, records: dict) -> Path:

@@ -63,8 +63,8 @@ def confined_command(command: list[str], sockets: str, memory: int) -> list[str]
     environment = {"PATH": "/usr/bin:/bin", "HOME": INSIDE, "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
     variables = [part for name, value in environment.items() for part in ("--setenv", name, value)]
     disk = ["--size", str(256 * MEGABYTE), "--tmpfs", "/tmp", "--size", str(256 * MEGABYTE), "--tmpfs", INSIDE]
-    box = [program, "--unshare-all", "--die-with-parent", "--clearenv", *variables, *binds, "--proc", "/proc"]
-    box += ["--dev", "/dev", *disk, "--bind", sockets, sockets, "--chdir", INSIDE]
+    box = [program, "--unshare-all", "--die-with-parent", "--clearenv", *variables, "--proc", "/proc", "--dev", "/dev"]
+    box += [*disk, *binds, "--bind", sockets, sockets, "--chdir", INSIDE]  # what is bound may lie below /tmp
     return [*limited, *box, *command]
 
 

@@ -1,5 +1,6 @@
 """Whole classes are graded: every submission gets the score that it earned, and none stops the others."""
 
+import argparse
 import csv
 import json
 import socket
@@ -16,6 +17,7 @@ from nbgrader.api import Gradebook
 import grade
 from submission import identity, names, put_into
 
+OPTIONS = argparse.Namespace(seconds=20, memory=4096, limit=300)
 ASSIGNMENTS = sorted(path.parent.name for path in Path(grade.HERE).glob("source/*/*.ipynb"))
 
 SWALLOWS = """
@@ -194,6 +196,16 @@ def test_what_is_no_notebook_is_named_and_the_rest_is_graded(small):
         "linked": "a link instead of a file",
     }
     assert all(row["score"] == "" for student, row in table.items() if student != "fine")
+
+
+def test_a_fault_of_the_grader_is_told_and_written_down(small):
+    small.hand_in("a", small.answered())
+    (small.root / "gradebook.db").write_text("no gradebook")
+    log = small.root / "grades.log"
+    assert grade.grade(small.root, {"student": "a", "assignment": "small"}, OPTIONS)["reason"] == (
+        "the grader failed, see grades.log"
+    )
+    assert "file is not a database" in log.read_text()
 
 
 def test_a_whole_submission_has_a_limit(small):

@@ -51,7 +51,7 @@ def test_text_and_tests_are_locked_and_masters_have_no_outputs(master):
 
 def test_the_readme_lists_every_graded_cell_with_its_points(master):
     readme = (Path(release.HERE) / "README.md").read_text()
-    for cell, label in labels(master):
+    for _, label in labels(master):
         if label.get("grade"):
             by_hand = f"`{label['grade_id']}`, by hand, {label['points']} points:"
             assert (by_hand if label["solution"] else f"| `{label['grade_id']}` | {label['points']} |") in readme
