@@ -8,24 +8,29 @@ again unless the file changed: a run that was broken off goes on where it stoppe
 """
 
 import argparse
+import contextlib
 import csv
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from multiprocessing.connection import Connection
 from pathlib import Path
 
+import torch
 from tqdm import tqdm
 
 HERE = Path(__file__).resolve().parent
+SERVER = multiprocessing.get_context("forkserver")  # has read the libraries once, for all submissions
+SERVER.set_forkserver_preload(["nbgrader.apps", "submission"])
 LARGEST_NOTEBOOK = 50 * 2**20  # bytes
 COLUMNS = ["student", "assignment", "score", "max_score", "waiting", "number", "reason", "notes"]
 
@@ -58,16 +63,22 @@ def why_not(course: Path, student: str, assignment: str) -> str:
 
 
 def grade_one(course: Path, student: str, assignment: str, seconds: float, memory: int) -> dict:
-    """Grade one submission in this process, which ``grade`` started for it: why there is no score, notes, number."""
+    """Grade one submission in this process: why there is no score, notes, number.
+
+    Raises:
+        RuntimeError: if nbgrader fails.
+    """
     import nbformat
-    from nbgrader.apps import NbGraderAPI
-    from traitlets.config import Config, PyFileConfigLoader
 
     path = course / "submitted" / student / assignment / f"{assignment}.ipynb"
     try:
         nbformat.validate(nbformat.read(path, as_version=4))
     except Exception as error:
         return {"reason": f"the file is not a notebook: {type(error).__name__}"}
+
+    from nbgrader.apps import NbGraderAPI
+    from traitlets.config import Config, PyFileConfigLoader
+
     with tempfile.TemporaryDirectory(prefix="staged-") as staged:
         folder = Path(staged) / student / assignment
         folder.mkdir(parents=True)
@@ -86,39 +97,58 @@ def grade_one(course: Path, student: str, assignment: str, seconds: float, memor
     return {"reason": "", **graded.metadata["grading"]}
 
 
+def report(sender: Connection, *arguments) -> None:
+    """Send what ``grade_one`` returns, or how it failed; runs in a process that ends when its parent does."""
+    os.setsid()
+    parent = os.getppid()
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)  # what libraries say would break the progress bar
+    torch.set_num_threads(1)  # as in the sandbox, so that both compute the same
+    try:
+        sender.send(grade_one(*arguments))
+    except Exception:
+        sender.send({"reason": "the grader failed, see grades.log", "fault": traceback.format_exc()})
+
+
 def grade(course: Path, one: dict, options: argparse.Namespace) -> dict:
     """Grade one submission in a process of its own, within limits; never raises."""
     student, assignment = one["student"], one["assignment"]
     start, result = time.monotonic(), {"reason": why_not(course, student, assignment)}
     if not result["reason"]:
-        command = [sys.executable, str(HERE / "grade.py"), str(course), "--one", student, assignment]
-        command += [f"--seconds={options.seconds}", f"--memory={options.memory}"]
+        arguments = course, student, assignment, options.seconds, options.memory
         for _ in range(2):  # once more if the grader itself failed: two jobs may want the gradebook at the same time
-            result = run(command, options.limit, course / "grades.log")
-            if not result.pop("failed", False):
+            result = within(options.limit, arguments)
+            if (fault := result.pop("fault", None)) is None:
                 break
+            with open(course / "grades.log", "a") as file:
+                file.write(f"{student} {assignment}\n{fault}\n")
     return one | {"number": None, "notes": []} | result | {"seconds": round(time.monotonic() - start, 1)}
 
 
-def run(command: list[str], limit: float, log: Path) -> dict:
-    """What ``grade_one`` returns in another process, or why it returned nothing; faults of the grader go to ``log``."""
-    with tempfile.TemporaryFile() as told, tempfile.TemporaryFile() as troubles:
-        one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # as in the sandbox, so that both compute the same
-        process = subprocess.Popen(command, stdout=told, stderr=troubles, start_new_session=True, env=one_thread)
-        try:
-            process.wait(limit)
-        except subprocess.TimeoutExpired:
+def within(limit: float, arguments: tuple) -> dict:
+    """What ``report`` sends from another process within ``limit`` seconds."""
+    receiver, sender = SERVER.Pipe(duplex=False)
+    process = SERVER.Process(target=report, args=(sender, *arguments))
+    process.start()
+    sender.close()
+    try:
+        if receiver.poll(limit):
+            return receiver.recv()
+        return {"reason": f"grading took more than {limit:g} seconds"}
+    except EOFError:
+        return {"reason": "the grader failed, see grades.log", "fault": "its process ended"}
+    finally:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return {"reason": f"grading took more than {limit:g} seconds"}
-        told.seek(0)
-        try:
-            return json.loads(told.read().splitlines()[-1])
-        except (IndexError, ValueError):
-            troubles.seek(0)
-            with open(log, "a") as file:
-                file.write(f"{' '.join(command)}\n{troubles.read().decode(errors='replace')}\n")
-            return {"reason": f"the grader failed, see {log.name}", "failed": True}
+        process.kill()
+        process.join()
 
 
 def write_table(course: Path, records: dict) -> Path:
@@ -179,18 +209,6 @@ def grade_class(course: Path, options: argparse.Namespace) -> Path:
     return write_table(course, records)
 
 
-def leave_with_parent() -> None:
-    """End this process when the one that started it is gone, so that no half of a killed run goes on."""
-    parent = os.getppid()
-
-    def watch():
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -201,13 +219,8 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=4096, help="megabytes of address space of a submission")
     parser.add_argument("--limit", type=float, default=600, help="seconds for a whole submission")
     parser.add_argument("--again", action="store_true", help="also what was graded before")
-    parser.add_argument("--one", nargs=2, metavar=("STUDENT", "ASSIGNMENT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     course = options.course.resolve()
-    if options.one:
-        leave_with_parent()
-        print("\n" + json.dumps(grade_one(course, *options.one, options.seconds, options.memory)))
-        return
     if not (course / "submitted").is_dir():
         parser.error(f"there is no folder {course / 'submitted'}")
     from sandbox import bubblewrap

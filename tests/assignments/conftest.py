@@ -4,6 +4,7 @@ import argparse
 import copy
 import csv
 import os
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -29,20 +30,19 @@ def confined():
 class Course:
     """One assignment, released, in a folder of its own."""
 
-    def __init__(self, root: Path, name: str, master):
-        self.root, self.name, self.master = root, name, master
-        (root / "source" / name).mkdir(parents=True)
-        nbformat.write(master, root / "source" / name / f"{name}.ipynb")
-        assert release.release(root) == [name]
-        self.released = nbformat.read(root / "release" / name / f"{name}.ipynb", as_version=4)
+    def __init__(self, root: Path, name: str):
+        self.root, self.name = root, name
+        self.master, self.released = (
+            nbformat.read(root / step / name / f"{name}.ipynb", as_version=4) for step in ("source", "release")
+        )
         self.points = {
             identity(cell): cell.metadata.nbgrader["points"]
-            for cell in master.cells
+            for cell in self.master.cells
             if cell.metadata.get("nbgrader", {}).get("grade")
         }
         self.manual = {
             identity(cell)
-            for cell in master.cells
+            for cell in self.master.cells
             if cell.cell_type == "markdown" and cell.metadata.get("nbgrader", {}).get("grade")
         }
 
@@ -83,13 +83,21 @@ class Course:
         return (self.root / "feedback" / student / self.name / f"{self.name}.html").read_text()
 
 
+def built(root: Path, name: str, master) -> Path:
+    """``root`` with one assignment in it, released."""
+    (root / "source" / name).mkdir(parents=True)
+    nbformat.write(master, root / "source" / name / f"{name}.ipynb")
+    assert release.release(root) == [name]
+    return root
+
+
 @pytest.fixture
 def course(tmp_path):
     """Makes a course from an assignment of the repository."""
 
     def make(name: str) -> Course:
         master = nbformat.read(ASSIGNMENTS / "source" / name / f"{name}.ipynb", as_version=4)
-        return Course(tmp_path, name, master)
+        return Course(built(tmp_path, name, master), name)
 
     return make
 
@@ -108,14 +116,19 @@ SMALL = {
 }
 
 
-@pytest.fixture
-def small(tmp_path):
-    """A course with two questions, which is graded quickly."""
-    master = new_notebook(
-        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    )
+@pytest.fixture(scope="session")
+def small_course(tmp_path_factory):
+    """The folder of a course with two questions, which is graded quickly."""
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    master = new_notebook(metadata={"kernelspec": kernel})
     for name in ("double", "answer"):
         master.cells.append(labelled(new_code_cell, SMALL[name], name, solution=True))
         test = f"{name}-test"
         master.cells.append(labelled(new_code_cell, SMALL[test], test, grade=True, locked=True, points=50))
-    return Course(tmp_path, "small", master)
+    return built(tmp_path_factory.mktemp("small"), "small", master)
+
+
+@pytest.fixture
+def small(small_course, tmp_path):
+    """A copy of that course."""
+    return Course(shutil.copytree(small_course, tmp_path / "course"), "small")

@@ -93,7 +93,7 @@ def test_a_leak_is_found():
     assert release.leaks(master, new_notebook(cells=[shown])) == ["an output"]
 
 
-def test_an_assignment_that_would_give_something_away_is_not_released(small, tmp_path):
+def test_an_assignment_that_would_give_something_away_is_not_released(small):
     told = "# Think of 6 * 7.\nanswer = 6 * 7"
     small.master.cells.append(new_code_cell(told))
     nbformat.write(small.master, small.root / "source" / "small" / "small.ipynb")
