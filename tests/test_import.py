@@ -33,6 +33,7 @@ SCHEMES_MAY_READ = {  # where the mathematics of one is a part of the other
     "tener": {"transformer_xl", "sinusoidal"},
     "context_extension": {"rope"},
     "xpos": {"rope"},
+    "grid": {"rope"},
 }
 
 

@@ -14,7 +14,7 @@ RELATIVE_UP_TO_A_LENGTH = {"Fire"}  # its denominator max(L, i) moves with the q
 def test_every_public_name_is_found():
     expected = (
         "NoPosition Sinusoidal Learned Shaw MusicTransformer TransformerXL XLNet Nezha Tener Huang Deberta T5Bias "
-        "Alibi Kerple Fire Rotary XPos"
+        "Alibi Kerple Fire Rotary XPos Cope"
     )
     assert set(CLASSES) == set(expected.split())
 

@@ -28,6 +28,7 @@ EXPECTED = {
     "Deberta": ("score", True, False, True, None, True, False, 3 * 64 * 64 + 64),
     "T5Bias": ("score", True, False, True, None, True, False, 32 * 4),
     "Alibi": ("score", True, True, False, None, True, True, 0),
+    "Cope": ("score", True, False, True, None, True, False, 65 * 16),
     "Kerple": ("score", True, True, False, None, True, True, 2 * 4),
     "Fire": ("score", False, True, True, None, True, False, 2 * 32 + 33 * 4 + 2),
     "Rotary": ("query and key", True, False, True, None, True, True, 0),

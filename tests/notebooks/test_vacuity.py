@@ -37,6 +37,8 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("13_rope", "rope.py", "torch.complex(c, s)", "torch.complex(c, -s)"),  # a sign in rotate, interleaved
     ("13_rope", "rope.py", "torch.cat([-s, s]", "torch.cat([s, -s]"),  # a sign in rotate, half
     ("13_rope", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-t / dim)"),  # the exponent
+    ("15_cope", "cope.py", "x.flip(-1).cumsum(-1).flip(-1)", "x.cumsum(-1)"),  # counting from the wrong end
+    ("16_grids", "grid.py", "inv_freq.repeat(n)", "inv_freq.repeat_interleave(n)"),  # the axes exchanged
 ]
 
 

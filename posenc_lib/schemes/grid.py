@@ -1,0 +1,160 @@
+"""Positions with more than one coordinate: rotary embeddings on a grid, and Fourier features of points.
+
+A patch of a picture stands at a row and a column, a patch of a video at a time too. With a vector v in the place of
+the number m, pair t of a query turns by an angle that is linear in v, omega_t . v, and the score of a query at v and
+a key at w depends on w - v only:
+
+    axial RoPE        every omega_t along one axis; every axis has a whole list of frequencies
+    M-RoPE            the same, but the axes share one list, a section each      Wang et al. 2024 (arXiv:2409.12191)
+    Fourier features  [cos, sin](2 pi B v), rows of B in any direction           Tancik et al. 2020 (arXiv:2006.10739)
+
+Fourier features are to these rotations what the sinusoid is to RoPE: the orbit of one fixed vector.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from posenc_lib import validate
+from posenc_lib.schemes.rope import LAYOUTS, inverse_frequencies, rotate
+
+
+def grid_coordinates(height: int, width: int) -> Tensor:
+    """Row and column of every patch of a picture, read row by row.
+
+    Args:
+        height: number of rows.
+        width: number of columns.
+    Returns:
+        (height * width, 2) int64; patch number p stands at row p // width and column p % width.
+    Raises:
+        ValueError: if a number is not a positive integer.
+    """
+    rows, columns = (
+        torch.arange(validate.integer(name, n, at_least=1)) for name, n in (("height", height), ("width", width))
+    )
+    return torch.cartesian_prod(rows, columns)
+
+
+def section_angles(coordinates: Tensor, inv_freq: Tensor, sections: Sequence[int]) -> Tensor:
+    """Angles of M-RoPE: the pairs of section a turn with coordinate a, each at its own frequency.
+
+    Args:
+        coordinates: (L, n) integers or real numbers, one row for each token.
+        inv_freq: (d/2,) radians per unit of a coordinate.
+        sections: n counts of pairs, in the order of the coordinates; their sum is d/2. Qwen2-VL has (16, 24, 24) for
+            time, row and column.
+    Returns:
+        (L, d/2) float64, for :func:`rotate_by`.
+    Raises:
+        ValueError: shapes that do not fit, sections that do not add up to the number of pairs.
+        TypeError: coordinates that are no numbers, sections that are no sequence.
+    Source: Wang et al. 2024 (arXiv:2409.12191), section 2.1; the sections: its published configuration.
+    """
+    _coordinates(validate.tensor("coordinates", coordinates, shape="(L, n)"))
+    validate.floating("inv_freq", validate.tensor("inv_freq", inv_freq, shape="(d/2,)"))
+    if isinstance(sections, str) or not isinstance(sections, Sequence):
+        raise TypeError(f"sections must be a sequence of integers, got {type(sections).__name__}")
+    counts = [validate.integer(f"sections[{a}]", count, at_least=0) for a, count in enumerate(sections)]
+    if len(counts) != coordinates.shape[1]:
+        raise ValueError(f"sections must have one entry per coordinate, {coordinates.shape[1]}, got {counts}")
+    if sum(counts) != len(inv_freq):
+        raise ValueError(
+            f"sections must count pairs and add up to len(inv_freq) = {len(inv_freq)}, got {counts}, which adds up to "
+            f"{sum(counts)}"
+        )
+    axis = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(coordinates.device)
+    return coordinates.to(torch.float64)[:, axis] * inv_freq.to(coordinates.device, torch.float64)
+
+
+def axial_angles(coordinates: Tensor, head_dim: int, base: float = 10_000.0) -> Tensor:
+    """Angles of axial RoPE: the pairs fall into one equal part per coordinate, each with all frequencies.
+
+    theta_t = base**(-2t / (head_dim/n)), t = 0, ..., head_dim/(2n) - 1, for every one of the n coordinates.
+
+    Args:
+        coordinates: (L, n) integers or real numbers, one row for each token.
+        head_dim: width d of a head, a multiple of 2n.
+        base: positive.
+    Returns:
+        (L, d/2) float64, for :func:`rotate_by`; the first d/(2n) pairs belong to coordinate 0, and so on.
+    Raises:
+        ValueError: shapes that do not fit, a width that the coordinates cannot share, a base that is not positive.
+        TypeError: coordinates that are no numbers.
+    """
+    n = _coordinates(validate.tensor("coordinates", coordinates, shape="(L, n)")).shape[1]
+    if validate.width("head_dim", head_dim) % (2 * n):
+        raise ValueError(f"head_dim must be a multiple of 2 n = {2 * n}, for n coordinates to share, got {head_dim}")
+    inv_freq = inverse_frequencies(head_dim // n, base)
+    return section_angles(coordinates, inv_freq.repeat(n), [len(inv_freq)] * n)
+
+
+def rotate_by(x: Tensor, angles: Tensor, layout: str = "interleaved") -> Tensor:
+    """Rotate pair t of every x[..., p, :] by angles[p, t].
+
+    Args:
+        x: (..., L, d) floating point.
+        angles: (L, d/2) radians, one for each token and pair.
+        layout: which components form pair t, see :func:`posenc_lib.schemes.rope.rotate`.
+    Returns:
+        (..., L, d), a new tensor in the dtype of x; norms are kept.
+    Raises:
+        ValueError: shapes that do not fit, an unknown layout.
+        TypeError: x or angles that is no floating-point tensor.
+    """
+    validate.choice("layout", layout, LAYOUTS)
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor (..., L, d), got {type(x).__name__}")
+    if x.dim() < 2:
+        raise ValueError(f"x must have shape (..., L, d), got {tuple(x.shape)}")
+    validate.floating("x", x)
+    validate.floating("angles", validate.tensor("angles", angles, shape="(L, d/2)"))
+    length, pairs = angles.shape
+    if x.shape[-2:] != (length, 2 * pairs):
+        raise ValueError(f"x must end in the shape (L, d) = {(length, 2 * pairs)} of angles, got {tuple(x.shape)}")
+    if not angles.numel():
+        return x.clone()
+    # all tokens in a row are one long vector, turned by one step of its own frequencies
+    step = torch.ones(1, dtype=torch.int64)
+    if layout == "interleaved":
+        return rotate(x.flatten(-2)[..., None, :], step, angles.flatten()).reshape(x.shape)
+    halves = x.unflatten(-1, (2, pairs)).transpose(-2, -3)  # (..., 2, L, d/2): first all first components
+    turned = rotate(halves.flatten(-3)[..., None, :], step, angles.flatten(), layout)
+    return turned.unflatten(-1, (2, length, pairs)).squeeze(-4).transpose(-2, -3).flatten(-2)
+
+
+def fourier_features(coordinates: Tensor, B: Tensor) -> Tensor:
+    """Features [cos(2 pi B v), sin(2 pi B v)] of points v; their dot products depend on v - v' only.
+
+    Args:
+        coordinates: (..., n) floating point, one point per row; usually between 0 and 1 or -1 and 1.
+        B: (m, n) floating point, one frequency per row, in periods per unit; drawn from a normal distribution in the
+            paper, whose standard deviation sets how fine a detail can be fitted.
+    Returns:
+        (..., 2m) in the dtype and on the device of ``coordinates``: m cosines, then m sines; rows have norm sqrt(m).
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: an argument that is no floating-point tensor.
+    Source: Tancik et al. 2020 (arXiv:2006.10739), section 4; B drawn from a normal distribution, section 6.
+    """
+    if not isinstance(coordinates, Tensor):
+        raise TypeError(f"coordinates must be a tensor (..., n), got {type(coordinates).__name__}")
+    validate.floating("coordinates", coordinates)
+    validate.floating("B", validate.tensor("B", B, shape="(m, n)"))
+    if coordinates.dim() < 1 or coordinates.shape[-1] != B.shape[1]:
+        raise ValueError(
+            f"coordinates must have shape (..., n) with n = {B.shape[1]} as B has, got {tuple(coordinates.shape)}"
+        )
+    phases = 2 * math.pi * (coordinates.to(torch.float64) @ B.to(coordinates.device, torch.float64).T)
+    return torch.cat([phases.cos(), phases.sin()], dim=-1).to(coordinates.dtype)
+
+
+def _coordinates(coordinates: Tensor) -> Tensor:
+    """Refuse coordinates that are no numbers, and points without coordinates."""
+    if coordinates.dtype == torch.bool or coordinates.is_complex():
+        raise TypeError(f"coordinates must hold integers or real numbers, got {coordinates.dtype}")
+    if not coordinates.shape[1]:
+        raise ValueError(f"coordinates must have at least one column, got {tuple(coordinates.shape)}")
+    return coordinates
