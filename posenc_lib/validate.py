@@ -63,6 +63,15 @@ def floating(name: str, value: Tensor) -> Tensor:
     return value
 
 
+def vectors(name: str, value) -> Tensor:
+    """A tensor (..., L, d) of real floating-point numbers, with any axes in front."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor (..., L, d), got {type(value).__name__}")
+    if value.dim() < 2:
+        raise ValueError(f"{name} must have shape (..., L, d), got {tuple(value.shape)}")
+    return floating(name, value)
+
+
 def last_axis(name: str, value: Tensor, width: int) -> Tensor:
     """A tensor whose last axis has the given width."""
     if value.shape[-1] != width:

@@ -105,11 +105,7 @@ def rotate_by(x: Tensor, angles: Tensor, layout: str = "interleaved") -> Tensor:
         TypeError: x or angles that is no floating-point tensor.
     """
     validate.choice("layout", layout, LAYOUTS)
-    if not isinstance(x, Tensor):
-        raise TypeError(f"x must be a tensor (..., L, d), got {type(x).__name__}")
-    if x.dim() < 2:
-        raise ValueError(f"x must have shape (..., L, d), got {tuple(x.shape)}")
-    validate.floating("x", x)
+    validate.vectors("x", x)
     validate.floating("angles", validate.tensor("angles", angles, shape="(L, d/2)"))
     length, pairs = angles.shape
     if x.shape[-2:] != (length, 2 * pairs):

@@ -54,11 +54,7 @@ def rotate(x: Tensor, positions: Tensor, inv_freq: Tensor, layout: str = "interl
     Source: Su et al. 2021 (arXiv:2104.09864), equation 34.
     """
     validate.choice("layout", layout, LAYOUTS)
-    if not isinstance(x, Tensor):
-        raise TypeError(f"x must be a tensor (..., L, d), got {type(x).__name__}")
-    if x.dim() < 2:
-        raise ValueError(f"x must have shape (..., L, d), got {tuple(x.shape)}")
-    validate.floating("x", x)
+    validate.vectors("x", x)
     validate.positions("positions", positions, length=x.shape[-2])
     validate.floating("inv_freq", validate.tensor("inv_freq", inv_freq, shape="(d/2,)"))
     if x.shape[-1] != 2 * len(inv_freq):
