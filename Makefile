@@ -33,7 +33,7 @@ lab: $(LAB)  ## open the course in JupyterLab; prints the address
 test: $(TESTS)  ## run everything: lint, unit tests, notebooks, sliders in a browser
 	@failed=""; \
 	$(VENV) -m ruff check . || failed="$$failed lint"; \
-	$(VENV) -m pytest -n2 --ignore=tests/browser tests || failed="$$failed unit-tests"; \
+	$(VENV) -m pytest -n2 --dist worksteal --ignore=tests/browser tests || failed="$$failed unit-tests"; \
 	$(VENV) -m pytest --nbval --nbval-current-env --nbval-cell-timeout=120 \
 		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n2 --dist loadscope notebooks || failed="$$failed notebooks"; \
 	$(VENV) -m pytest -n2 --dist loadgroup tests/browser || failed="$$failed browser"; \

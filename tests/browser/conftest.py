@@ -3,7 +3,6 @@
 Without a Chromium the tests are skipped; with REQUIRE_BROWSER=1 they fail.
 """
 
-import hashlib
 import json
 import math
 import os
@@ -22,10 +21,10 @@ from nbclient import NotebookClient
 from playwright.sync_api import expect, sync_playwright
 
 from release import release
-from submission import put_into
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 RUN_LIMIT = 300  # seconds for Run All Cells: far more than it takes, so that a busy machine does not matter
+VIEWPORT = {"width": 1280, "height": 1100}
 SETTLE_LIMIT = 20  # seconds for an explorer to come to rest after a move
 
 # What JupyterLab itself writes to the console as an error, none of it about widgets.
@@ -88,6 +87,32 @@ def show(log_base=4.0):
 """
 BARE_NAME = "bare.ipynb"
 
+# The picture and the words of an explorer at rest: an idle kernel, and no change of them or of the sliders for a while.
+# Once the picture is another than before (a new picture has a new address), one key press has had its answer and the
+# while is short. Null if it takes longer than the limit in milliseconds.
+SETTLE = """async (box, [before, limit]) => {
+    const picture = box.querySelector('img'), words = box.querySelector('[role=status]');
+    const idle = () => document.querySelector('.jp-Notebook-ExecutionIndicator[data-status=idle]');
+    const numbers = () => [...box.querySelectorAll('.widget-readout')].map(readout => readout.textContent);
+    const pause = ms => new Promise(done => setTimeout(done, ms));
+    const start = performance.now();
+    let last, since = start;
+    while (performance.now() - start < limit) {
+        const state = [picture.src, words.textContent, ...numbers()].join();
+        const long_enough = before && before !== picture.src ? 100 : 300;
+        if (state !== last || !idle()) {
+            [last, since] = [state, performance.now()];
+        } else if (performance.now() - since > long_enough) {
+            const bytes = await fetch(picture.src).then(answer => answer.arrayBuffer(), () => null);
+            if (!bytes) continue;  // replaced at this moment
+            const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
+            return [digest.join(), words.textContent];
+        }
+        await pause(20);
+    }
+    return null;
+}"""
+
 # Press an arrow key on a handle some times, to and fro; the milliseconds until the next picture is on the page, each.
 TIME_KEY_PRESSES = """async (handle, presses) => {
     const cell = handle.closest('.jp-Cell');
@@ -122,7 +147,7 @@ TIME_KEY_PRESSES = """async (handle, presses) => {
 
 @pytest.fixture(scope="session")
 def browser():
-    """Chromium, without a window."""
+    """Chromium, without a window; its pages share what they fetch."""
     names = ("chromium", "chromium-browser", "google-chrome")
     executable = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
     if executable is None:
@@ -132,7 +157,7 @@ def browser():
     arguments = ["--no-sandbox", "--disable-gpu", "--no-first-run", *(f"--disable-{name}" for name in quiet)]
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=executable, args=arguments)
-        yield chromium
+        yield chromium.new_context(viewport=VIEWPORT)
         chromium.close()
 
 
@@ -194,14 +219,10 @@ def write_synthetic(path: Path) -> None:
 
 
 def write_assignments(course: Path, notebooks: Path) -> None:
-    """Release the assignments of the course; write them as released, and with the answers of the master."""
+    """Release the assignments of the course and put what students get beside its notebooks."""
     shutil.copytree(NOTEBOOKS / "assignments" / "source", course / "source")
     for name in release(course):
-        master, released = (
-            nbformat.read(course / step / name / f"{name}.ipynb", as_version=4) for step in ("source", "release")
-        )
-        nbformat.write(released, notebooks / f"released_{name}.ipynb")
-        nbformat.write(put_into(released, master), notebooks / f"answered_{name}.ipynb")
+        shutil.copy(course / "release" / name / f"{name}.ipynb", notebooks / f"released_{name}.ipynb")
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +243,9 @@ def ran(opened):
 @pytest.fixture(scope="session")
 def bare(browser, lab):
     """The slider of a bare ``ipywidgets.interact``, on a page of its own that stays open."""
-    visit = Visit(browser, lab, BARE_NAME)
+    # A window of its own: in the notebook's it would be in front, and Chromium slows down what cannot be seen.
+    window = browser.browser.new_context(viewport=VIEWPORT)
+    visit = Visit(window, lab, BARE_NAME)
     visit.run_all()
     handle = visit.page.locator(".noUi-handle")
     handle.wait_for()
@@ -236,7 +259,7 @@ class Visit:
     def __init__(self, browser, lab: str, name: str):
         self.lab, self.name = lab, name
         self.troubles = []
-        self.page = browser.new_page(viewport={"width": 1280, "height": 1100})
+        self.page = browser.new_page()
         self.page.set_default_timeout(90_000)
         self.page.on("pageerror", lambda error: self.note(str(error)))
         self.page.on("console", lambda message: message.type == "error" and self.note(message.text))
@@ -295,6 +318,7 @@ class Visit:
         self.page.wait_for_function(
             "![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('*'))",
             timeout=RUN_LIMIT * 1000,
+            polling=200,
         )
         self.wait_for_kernel()
         self.page.wait_for_timeout(1000)  # the last outputs are drawn after the last cell is done
@@ -307,10 +331,11 @@ class Visit:
         return [Live(self, box) for box in boxes.all()]
 
     def close(self) -> None:
-        """End the kernel, which would keep its memory, and close the page."""
+        """End the kernel, which would keep its memory, and close the page; nobody waits until the kernel is gone."""
         for session in self.page.request.get(f"{self.lab}/api/sessions").json():
             if session["path"] == self.name:
-                self.page.request.delete(f"{self.lab}/api/sessions/{session['id']}")
+                address = f"{self.lab}/api/sessions/{session['id']}"
+                self.page.evaluate("address => void fetch(address, {method: 'DELETE', keepalive: true})", address)
         self.page.close()
 
 
@@ -327,27 +352,18 @@ class Live:
         """The sentence below the picture."""
         return self.box.locator("[role=status]").inner_text()
 
-    def state(self) -> tuple[str, str]:
-        """A digest of the bytes of the picture, and the words."""
-        picture = self.box.locator("img").evaluate(
-            "async img => { await img.decode().catch(() => null); const bytes = await fetch(img.src).catch(() => null);"
-            " return bytes && [...new Uint8Array(await bytes.arrayBuffer())].join(); }"
-        )
-        return hashlib.sha256((picture or "being replaced").encode()).hexdigest(), self.words()
+    def answer_to(self, change) -> tuple[str, str]:
+        """The settled state after ``change()``, which changes one control once."""
+        before = self.box.locator("img").get_attribute("src")
+        change()
+        return self.settled(before)
 
-    def settled(self) -> tuple[str, str]:
-        """The state once it has stayed the same for 0.3 seconds with an idle kernel."""
-        deadline = time.monotonic() + SETTLE_LIMIT
-        last, since = None, time.monotonic()
-        while time.monotonic() < deadline:
-            self.visit.wait_for_kernel()
-            state = (*self.state(), *(slider.readout() for slider in self.sliders))
-            if state != last:
-                last, since = state, time.monotonic()
-            elif time.monotonic() - since > 0.3:
-                return state[:2]
-            self.visit.page.wait_for_timeout(50)
-        pytest.fail(f"the explorer did not come to rest within {SETTLE_LIMIT} seconds")
+    def settled(self, before: str | None = None) -> tuple[str, str]:
+        """A digest of the bytes of the picture, and the words, at rest; ``before`` is the picture's last address."""
+        state = self.box.evaluate(SETTLE, [before, SETTLE_LIMIT * 1000])
+        if state is None:
+            pytest.fail(f"the explorer did not come to rest within {SETTLE_LIMIT} seconds")
+        return tuple(state)
 
 
 class Slider:
@@ -374,10 +390,7 @@ class Slider:
 
     def press(self, key: str) -> tuple[str, str]:
         """Press an arrow key on the handle; return the settled state."""
-        self.handle.focus()
-        self.explorer.visit.page.keyboard.press(key)
-        self.explorer.visit.page.wait_for_timeout(50)
-        return self.explorer.settled()
+        return self.explorer.answer_to(lambda: self.handle.press(key))
 
     def milliseconds(self, presses: int) -> float:
         """Median time from a key press to the next picture."""
@@ -393,5 +406,5 @@ class Slider:
         mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
         mouse.down()
         for fraction in fractions:
-            mouse.move(track["x"] + fraction * track["width"], track["y"] + track["height"] / 2, steps=6)
+            mouse.move(track["x"] + fraction * track["width"], track["y"] + track["height"] / 2, steps=2)
         mouse.up()

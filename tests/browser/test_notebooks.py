@@ -1,5 +1,6 @@
 """Every notebook of the course as a learner meets it: opened, run, its controls moved by keyboard and by mouse."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,31 +55,29 @@ def test_picture_has_alt_text_and_words_are_announced(ran):
 
 def test_every_slider_has_a_name_and_answers_the_arrow_keys(ran):
     for explorer in ran.explorers():
+        picture, _ = explorer.settled()
         for slider in explorer.sliders:
             expect(slider.label()).to_be_visible()
             label = slider.label().inner_text().strip()
             assert label
             expect(slider.handle).to_have_attribute("aria-label", label)
-            picture, _ = explorer.settled()
-            pressed = [slider.press(key)[0] for key in ("ArrowRight", "ArrowLeft")]
-            assert any(after != picture for after in pressed), f"{label}: no arrow key changes the picture"
+            before, pressed = picture, [slider.press(key)[0] for key in ("ArrowRight", "ArrowLeft")]
+            assert any(after != before for after in pressed), f"{label}: no arrow key changes the picture"
+            picture = pressed[-1]
 
 
 def test_every_menu_and_box_answers(ran):
     for explorer in ran.explorers():
+        state = explorer.settled()
         for menu in explorer.menus:
-            states, first = {explorer.settled()}, menu.locator("option:checked").inner_text()
+            states, first = {state}, menu.locator("option:checked").inner_text()
             options = menu.locator("option").all_inner_texts()
             for option in [*(option for option in options if option != first), first]:
-                menu.select_option(option)
-                states.add(explorer.settled())
+                states.add(state := explorer.answer_to(partial(menu.select_option, option)))
             assert len(states) > 1, f"no option of {options} changes anything"
         for box in explorer.boxes_to_tick:
-            before = explorer.settled()
-            box.click()
-            assert explorer.settled() != before
-            box.click()
-            explorer.settled()
+            assert explorer.answer_to(box.click) != state
+            state = explorer.answer_to(box.click)
 
 
 def test_every_slider_answers_in_less_than_half_the_time_of_interact(ran, bare):

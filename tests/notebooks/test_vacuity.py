@@ -18,7 +18,7 @@ NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 MUTATIONS = [  # notebook, module, right, wrong
     ("01_sinusoidal", "sinusoidal.py", "[c, s, -s, c]", "[c, -s, s, c]"),  # a sign in shift_matrix
     ("01_sinusoidal", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-2 * t / (dim - 2))"),  # the exponent
-    ("02_learned", "learned.py", "self.table[positions.long()]", "self.table[positions.long() - 1]"),
+    ("02_learned", "learned.py", "(positions >= len(self.table))", "(positions + 1 >= len(self.table))"),
     ("03_shaw", "shaw.py", "at_least=0), clip) + clip", "at_least=0), clip).neg() + clip"),
     (
         "04_music_transformer",
