@@ -1,7 +1,9 @@
-"""What the tests of several schemes share; nothing here is taken from the library that they judge."""
+"""What the tests of several schemes share. The loops take nothing from the library that they judge."""
 
 import pytest
 import torch
+
+from posenc_lib.attention import attend, scores
 
 # Positions of queries and of keys.
 POSITIONS = {
@@ -27,6 +29,35 @@ def loop_outputs(s, v, visible):
         for j in keys:
             o[b, h, i] += s[b, h, i, j].exp() / total * v[b, h, j].double()
     return o
+
+
+@torch.no_grad()
+def assert_formula(scheme, loop_scores, heads, d, places, dtype, tolerance):
+    """Scores and outputs without a mask are those of ``loop_scores(q, k, query_positions, key_positions)``.
+
+    ``places`` are the positions of queries and of keys, ``tolerance`` maps a dtype to the largest absolute error.
+    """
+    query_positions, key_positions = places
+    q, k, v = (draw(2, heads, len(n), d, dtype=dtype) for n in (query_positions, key_positions, key_positions))
+    near = {"rtol": tolerance[dtype] / 10, "atol": tolerance[dtype]}
+    expected = loop_scores(q, k, query_positions, key_positions)
+    s = scores(q, k, scheme, query_positions, key_positions)
+    assert s.dtype == dtype
+    torch.testing.assert_close(s.double(), expected.double(), **near)
+    o = attend(q, k, v, scheme, query_positions=query_positions, key_positions=key_positions)
+    assert o.dtype == dtype
+    torch.testing.assert_close(o.double(), loop_outputs(expected, v, lambda b, i, j: True), **near)
+
+
+@torch.no_grad()
+def assert_formula_under_a_causal_mask(scheme, loop_scores, heads, length, padded):
+    """Outputs in float64 are those of ``loop_scores`` under a causal mask and, if ``padded``, a mask of padding."""
+    p, (q, k, v) = torch.arange(length), draw(3, 2, heads, length, 4)
+    padding = torch.zeros(2, length, dtype=torch.bool)
+    padding[0, 0] = padding[1, 4:] = padded
+    expected = loop_outputs(loop_scores(q, k, p, p), v, lambda b, i, j: j <= i and not padding[b, j])
+    o = attend(q, k, v, scheme, causal=True, key_padding_mask=padding if padded else None)
+    torch.testing.assert_close(o, expected)
 
 
 def assert_refused(call, error, words):

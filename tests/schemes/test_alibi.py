@@ -14,7 +14,7 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import MptAttention, build_mpt_alibi_tensor
 from x_transformers.x_transformers import AlibiPositionalBias
 
-from loops import POSITIONS, assert_refused, draw, loop_outputs
+from loops import POSITIONS, assert_formula, assert_formula_under_a_causal_mask, assert_refused, draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.relative import toeplitz_rows_reversed
 from posenc_lib.scheme import PositionScheme
@@ -72,25 +72,12 @@ def test_slopes_by_doubling(heads):
 @pytest.mark.parametrize("heads", [1, 3, 4])
 @pytest.mark.parametrize("name", POSITIONS)
 def test_scores_and_outputs_are_those_of_the_formula(name, heads, dtype):
-    query_positions, key_positions = POSITIONS[name]
-    q, k, v = (draw(2, heads, len(n), 5, dtype=dtype) for n in (query_positions, key_positions, key_positions))
-    near = {"rtol": TOLERANCE[dtype] / 10, "atol": TOLERANCE[dtype]}
-    expected = loop_scores(q, k, query_positions, key_positions)
-    s = scores(q, k, Alibi(heads), query_positions, key_positions)
-    assert s.dtype == dtype
-    torch.testing.assert_close(s.double(), expected, **near)
-    o = attend(q, k, v, Alibi(heads), query_positions=query_positions, key_positions=key_positions)
-    torch.testing.assert_close(o.double(), loop_outputs(expected, v, lambda b, i, j: True), **near)
+    assert_formula(Alibi(heads), loop_scores, heads, 5, POSITIONS[name], dtype, TOLERANCE)
 
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_outputs_under_a_causal_mask(padded):
-    p, (q, k, v) = torch.arange(6), draw(3, 2, 3, 6, 4)
-    padding = torch.zeros(2, 6, dtype=torch.bool)
-    padding[0, 0] = padding[1, 4:] = padded
-    expected = loop_outputs(loop_scores(q, k, p, p), v, lambda b, i, j: j <= i and not padding[b, j])
-    o = attend(q, k, v, Alibi(3), causal=True, key_padding_mask=padding if padded else None)
-    torch.testing.assert_close(o, expected)
+    assert_formula_under_a_causal_mask(Alibi(3), loop_scores, 3, 6, padded)
 
 
 @pytest.mark.parametrize("heads", [1, 3, 8, 12])

@@ -1,6 +1,7 @@
 """CoPE: loops over the formula, x_transformers, what open and shut gates give, masks, caches, gradients, refusals."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from x_transformers.x_transformers import CoPE as XCoPE
 
-from loops import POSITIONS, assert_refused, draw, loop_outputs
+from loops import POSITIONS, assert_formula, assert_formula_under_a_causal_mask, assert_refused, draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.lab import TinyTransformer
 from posenc_lib.schemes.cope import Cope, contextual_positions, count_gates, interpolate
@@ -37,7 +38,7 @@ def loop_position(q, k, i, j, query_positions, key_positions):
     return p
 
 
-def loop_scores(q, k, table, query_positions, key_positions):
+def loop_scores(q, k, query_positions, key_positions, table):
     """s_ij = q_i . (k_j + e[p_ij]) / sqrt(d), one number at a time, in float64."""
     (batch, heads, n_q, d), n_k, largest = q.shape, k.shape[2], len(table) - 1
     s = torch.empty(batch, heads, n_q, n_k, dtype=torch.float64)
@@ -53,28 +54,14 @@ def loop_scores(q, k, table, query_positions, key_positions):
 @pytest.mark.parametrize("max_position", [1, 3, 30])
 @pytest.mark.parametrize("name", POSITIONS)
 def test_scores_and_outputs_are_those_of_the_formula(name, max_position, dtype):
-    query_positions, key_positions = POSITIONS[name]
     scheme = make(5, max_position, dtype)
-    q, k, v = (draw(2, 3, len(n), 5, dtype=dtype) for n in (query_positions, key_positions, key_positions))
-    near = {"rtol": TOLERANCE[dtype] / 10, "atol": TOLERANCE[dtype]}
-    with torch.no_grad():
-        expected = loop_scores(q, k, scheme.table, query_positions, key_positions)
-        s = scores(q, k, scheme, query_positions, key_positions)
-        assert s.dtype == dtype
-        torch.testing.assert_close(s.double(), expected, **near)
-        o = attend(q, k, v, scheme, query_positions=query_positions, key_positions=key_positions)
-        torch.testing.assert_close(o.double(), loop_outputs(expected, v, lambda b, i, j: True), **near)
+    assert_formula(scheme, partial(loop_scores, table=scheme.table), 3, 5, POSITIONS[name], dtype, TOLERANCE)
 
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_outputs_under_a_causal_mask(padded):
-    p, scheme, (q, k, v) = torch.arange(6), make(4), draw(3, 2, 3, 6, 4)
-    padding = torch.zeros(2, 6, dtype=torch.bool)
-    padding[0, 0] = padding[1, 4:] = padded
-    with torch.no_grad():
-        s = loop_scores(q, k, scheme.table, p, p)
-        o = attend(q, k, v, scheme, causal=True, key_padding_mask=padding if padded else None)
-    torch.testing.assert_close(o, loop_outputs(s, v, lambda b, i, j: j <= i and not padding[b, j]))
+    scheme = make(4)
+    assert_formula_under_a_causal_mask(scheme, partial(loop_scores, table=scheme.table), 3, 6, padded)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -95,7 +82,7 @@ def test_keys_hidden_by_a_mask_are_counted():
     hidden[:, 2] = False
     v = torch.eye(5, dtype=torch.float64)[None, None, :, :4]  # the weights of the first four keys
     with torch.no_grad():
-        s = loop_scores(q, k, scheme.table, torch.arange(5), torch.arange(5))
+        s = loop_scores(q, k, torch.arange(5), torch.arange(5), scheme.table)
         weights = s.masked_fill(~hidden, -math.inf).softmax(-1)
         torch.testing.assert_close(attend(q, k, v, scheme, mask=hidden), weights[..., :4])
 

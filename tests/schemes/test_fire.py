@@ -1,6 +1,7 @@
 """FIRE: loops over the formula, what its network reads, the schemes it contains, gradients, refusals."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from x_transformers.x_transformers import AlibiPositionalBias, RelativePositionBias
 
-from loops import POSITIONS, assert_refused, draw, loop_outputs
+from loops import POSITIONS, assert_formula, assert_formula_under_a_causal_mask, assert_refused, draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.fire import Fire, relative_progress
@@ -32,7 +33,7 @@ def loop_progress(i, j, c, threshold):
     return math.log(1 + c * abs(i - j)) / math.log(1 + c * max(threshold, i))
 
 
-def loop_scores(q, k, scheme, query_positions, key_positions):
+def loop_scores(q, k, query_positions, key_positions, scheme):
     """s_ij = q_i.k_j / sqrt(d) + f(progress), one number at a time, in float64."""
     (batch, heads, n_q, d), n_k = q.shape, k.shape[2]
     c, threshold = math.exp(scheme.log_c.item()), math.exp(scheme.log_threshold.item())
@@ -57,28 +58,14 @@ POSITIONS = POSITIONS | {  # long enough to pass the threshold
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("name", POSITIONS)
 def test_scores_and_outputs_are_those_of_the_formula(name, dtype):
-    query_positions, key_positions = POSITIONS[name]
     scheme = make(dtype=dtype)
-    q, k, v = (draw(2, 2, len(n), 3, dtype=dtype) for n in (query_positions, key_positions, key_positions))
-    near = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
-    with torch.no_grad():
-        expected = loop_scores(q, k, scheme, query_positions, key_positions)
-        s = scores(q, k, scheme, query_positions, key_positions)
-        assert s.dtype == dtype
-        torch.testing.assert_close(s.double(), expected, **near)
-        o = attend(q, k, v, scheme, query_positions=query_positions, key_positions=key_positions)
-        torch.testing.assert_close(o.double(), loop_outputs(expected, v, lambda b, i, j: True), **near)
+    assert_formula(scheme, partial(loop_scores, scheme=scheme), 2, 3, POSITIONS[name], dtype, TOLERANCE)
 
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_outputs_under_a_causal_mask(padded):
-    scheme, p, (q, k, v) = make(), torch.arange(9), draw(3, 2, 2, 9, 4)
-    padding = torch.zeros(2, 9, dtype=torch.bool)
-    padding[0, 0] = padding[1, 4:] = padded
-    with torch.no_grad():
-        expected = loop_outputs(loop_scores(q, k, scheme, p, p), v, lambda b, i, j: j <= i and not padding[b, j])
-        o = attend(q, k, v, scheme, causal=True, key_padding_mask=padding if padded else None)
-    torch.testing.assert_close(o, expected)
+    scheme = make()
+    assert_formula_under_a_causal_mask(scheme, partial(loop_scores, scheme=scheme), 2, 9, padded)
 
 
 positions = st.lists(st.integers(-100, 5000), min_size=1, max_size=12)

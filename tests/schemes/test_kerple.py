@@ -1,6 +1,7 @@
 """KERPLE: loops over the formula, ALiBi as a special case, what makes a kernel valid, gradients, refusals."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from x_transformers.x_transformers import AlibiPositionalBias
 
-from loops import POSITIONS, assert_refused, draw, loop_outputs
+from loops import POSITIONS, assert_formula, assert_formula_under_a_causal_mask, assert_refused, draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.kerple import Kerple, log_bias, power_bias
@@ -38,7 +39,7 @@ def number(kernel, r1, r2, distance):
     return -r1 * math.log(1 + r2 * distance) if kernel == "log" else -r1 * float(distance) ** r2
 
 
-def loop_scores(q, k, kernel, r1, r2, query_positions, key_positions):
+def loop_scores(q, k, query_positions, key_positions, kernel, r1, r2):
     """s_ij = q_i.k_j / sqrt(d) minus the penalty, one number at a time, in float64."""
     (batch, heads, n_q, d), n_k = q.shape, k.shape[2]
     s = torch.empty(batch, heads, n_q, n_k, dtype=torch.float64)
@@ -56,30 +57,15 @@ R1, R2 = [0.7, 0.02, 1.9], [0.3, 1.0, 1.8]
 @each_kernel
 @pytest.mark.parametrize("name", POSITIONS)
 def test_scores_and_outputs_are_those_of_the_formula(name, kernel, dtype):
-    query_positions, key_positions = POSITIONS[name]
-    scheme = make(3, kernel, R1, R2)
-    q, k, v = (draw(2, 3, len(n), 5, dtype=dtype) for n in (query_positions, key_positions, key_positions))
-    near = {"rtol": TOLERANCE[dtype] / 10, "atol": TOLERANCE[dtype]}
-    with torch.no_grad():
-        expected = loop_scores(q, k, kernel, R1, R2, query_positions, key_positions)
-        s = scores(q, k, scheme, query_positions, key_positions)
-        assert s.dtype == dtype
-        torch.testing.assert_close(s.double(), expected, **near)
-        o = attend(q, k, v, scheme, query_positions=query_positions, key_positions=key_positions)
-        torch.testing.assert_close(o.double(), loop_outputs(expected, v, lambda b, i, j: True), **near)
+    scheme, loop = make(3, kernel, R1, R2), partial(loop_scores, kernel=kernel, r1=R1, r2=R2)
+    assert_formula(scheme, loop, 3, 5, POSITIONS[name], dtype, TOLERANCE)
 
 
 @each_kernel
 @pytest.mark.parametrize("padded", [False, True])
 def test_outputs_under_a_causal_mask(padded, kernel):
-    p, (q, k, v) = torch.arange(6), draw(3, 2, 3, 6, 4)
-    padding = torch.zeros(2, 6, dtype=torch.bool)
-    padding[0, 0] = padding[1, 4:] = padded
-    s = loop_scores(q, k, kernel, R1, R2, p, p)
-    expected = loop_outputs(s, v, lambda b, i, j: j <= i and not padding[b, j])
-    with torch.no_grad():
-        o = attend(q, k, v, make(3, kernel, R1, R2), causal=True, key_padding_mask=padding if padded else None)
-    torch.testing.assert_close(o, expected)
+    scheme, loop = make(3, kernel, R1, R2), partial(loop_scores, kernel=kernel, r1=R1, r2=R2)
+    assert_formula_under_a_causal_mask(scheme, loop, 3, 6, padded)
 
 
 @given(st.lists(st.integers(-5000, 5000), min_size=1, max_size=20), st.floats(0.01, 5), st.floats(0.01, 2))

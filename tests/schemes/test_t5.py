@@ -1,5 +1,7 @@
 """T5's bias: against loops in exact integers, against transformers and x-transformers, identities, refusals."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,7 +10,7 @@ from transformers import T5Config, T5EncoderModel
 from transformers.models.t5.modeling_t5 import T5Attention
 from x_transformers.x_transformers import RelativePositionBias
 
-from loops import POSITIONS, assert_refused, draw, loop_outputs
+from loops import POSITIONS, assert_formula, assert_formula_under_a_causal_mask, assert_refused, draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.lab import TinyTransformer
 from posenc_lib.relative import toeplitz_rows_reversed
@@ -115,14 +117,15 @@ def make(num_heads=2, dtype=torch.float64, **options):
     return T5Bias(num_heads, **options).to(dtype)
 
 
-def loop_scores(q, k, scheme, query_positions, key_positions):
-    """s_ij = q_i.k_j + b, one number at a time, nothing divided."""
+def loop_scores(q, k, query_positions, key_positions, scheme):
+    """s_ij = q_i.k_j + b, one number at a time, in float64, nothing divided."""
     (batch, heads, n_q, d), n_k = q.shape, k.shape[2]
-    s = torch.empty(batch, heads, n_q, n_k, dtype=q.dtype)
+    s = torch.empty(batch, heads, n_q, n_k, dtype=torch.float64)
     for b, h, i, j in torch.cartesian_prod(*(torch.arange(n) for n in s.shape)).tolist():
         r = int(key_positions[j]) - int(query_positions[i])
         bucket = exact_bucket(r, scheme.bidirectional, scheme.num_buckets, scheme.max_distance)
-        s[b, h, i, j] = sum(q[b, h, i, c] * k[b, h, j, c] for c in range(d)) + scheme.weight[bucket, h]
+        dot = sum(float(q[b, h, i, c]) * float(k[b, h, j, c]) for c in range(d))
+        s[b, h, i, j] = dot + float(scheme.weight[bucket, h])
     return s
 
 
@@ -130,28 +133,15 @@ def loop_scores(q, k, scheme, query_positions, key_positions):
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("name", POSITIONS)
 def test_scores_and_outputs_are_those_of_the_formula(name, bidirectional, dtype):
-    query_positions, key_positions = POSITIONS[name]
     scheme = make(dtype=dtype, bidirectional=bidirectional, num_buckets=8, max_distance=10)
-    q, k, v = (draw(2, 2, len(n), 3, dtype=dtype) for n in (query_positions, key_positions, key_positions))
-    near = {"rtol": 0, "atol": 10 * TOLERANCE[dtype]}
-    with torch.no_grad():
-        expected = loop_scores(q, k, scheme, query_positions, key_positions)
-        torch.testing.assert_close(scores(q, k, scheme, query_positions, key_positions), expected, **near)
-        o = attend(q, k, v, scheme, query_positions=query_positions, key_positions=key_positions)
-        torch.testing.assert_close(o, loop_outputs(expected, v, lambda b, i, j: True).to(dtype), **near)
+    near = {dtype: 10 * TOLERANCE[dtype]}
+    assert_formula(scheme, partial(loop_scores, scheme=scheme), 2, 3, POSITIONS[name], dtype, near)
 
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_outputs_under_a_causal_mask(padded):
-    scheme, p = make(3, bidirectional=False, num_buckets=4, max_distance=5), torch.arange(6)
-    q, k, v = (draw(2, 3, 6, 4) for _ in range(3))
-    padding = torch.zeros(2, 6, dtype=torch.bool)
-    padding[0, 0] = padding[1, 4:] = padded
-    with torch.no_grad():
-        s = loop_scores(q, k, scheme, p, p)
-        expected = loop_outputs(s, v, lambda b, i, j: j <= i and not padding[b, j])
-        o = attend(q, k, v, scheme, causal=True, key_padding_mask=padding if padded else None)
-    torch.testing.assert_close(o, expected)
+    scheme = make(3, bidirectional=False, num_buckets=4, max_distance=5)
+    assert_formula_under_a_causal_mask(scheme, partial(loop_scores, scheme=scheme), 3, 6, padded)
 
 
 def transformers_attention(scheme, width=12, dtype=torch.float64, decoder=False):
