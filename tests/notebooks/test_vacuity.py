@@ -39,6 +39,7 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("13_rope", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-t / dim)"),  # the exponent
     ("15_cope", "cope.py", "x.flip(-1).cumsum(-1).flip(-1)", "x.cumsum(-1)"),  # counting from the wrong end
     ("16_grids", "grid.py", "inv_freq.repeat(n)", "inv_freq.repeat_interleave(n)"),  # the axes exchanged
+    ("19_one_law", "xpos.py", "self._factors(k, positions, -1)", "self._factors(k, positions, 1)"),
 ]
 
 
