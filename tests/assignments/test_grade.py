@@ -3,6 +3,7 @@
 import argparse
 import csv
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.api import Gradebook
 
 import grade
@@ -265,6 +266,21 @@ def test_after_a_crash_other_cells_are_still_graded(confined, small):
     row = small.grade()["late"]
     assert row["score"] == "50.0"
     assert row["notes"] == "cell double-test: the process ended: it left, crashed or ran out of memory"
+
+
+@pytest.mark.parametrize("kind", ["text", "HTML", "Markdown", "SVG", "Latex", "Javascript"])
+def test_no_script_of_a_submission_reaches_its_feedback(small, kind):
+    notebook, script = small.answered(), "<script>document.title = 'taken'</script>"
+    picture = f"<svg xmlns='http://www.w3.org/2000/svg'>{script}</svg>"
+    shown = {"SVG": picture, "Javascript": "document.title = 'taken'"}.get(kind, script)
+    cell = new_code_cell(f"import IPython.display\nIPython.display.{kind}({shown!r})")
+    notebook.cells += [new_markdown_cell("If $a < b$:"), new_markdown_cell(script) if kind == "text" else cell]
+    small.hand_in("intruder", notebook)
+    assert small.grade()["intruder"]["reason"] == ""
+    feedback = small.feedback("intruder")
+    assert "<p>If $a &lt; b$:</p>" in feedback
+    scripts = re.findall(r"<script.*?</script>", feedback, re.DOTALL)
+    assert not [found for found in scripts if "taken" in found]
 
 
 def test_names_that_a_test_asks_of_a_submission():
