@@ -97,14 +97,15 @@ def grade_one(course: Path, student: str, assignment: str, seconds: float, memor
     return {"reason": "", **graded.metadata["grading"]}
 
 
-def report(sender: Connection, *arguments) -> None:
-    """Send what ``grade_one`` returns, or how it failed; runs in a process that ends when its parent does."""
+def report(sender: Connection, grader: int, *arguments) -> None:
+    """Send what ``grade_one`` returns, or how it failed; its process ends when the process ``grader`` does."""
     os.setsid()
-    parent = os.getppid()
 
     def watch():
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        with contextlib.suppress(ProcessLookupError):
+            while True:  # the parent is the fork server, which waits for this process
+                os.kill(grader, 0)
+                time.sleep(0.5)
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -135,7 +136,7 @@ def grade(course: Path, one: dict, options: argparse.Namespace) -> dict:
 def within(limit: float, arguments: tuple) -> dict:
     """What ``report`` sends from another process within ``limit`` seconds."""
     receiver, sender = SERVER.Pipe(duplex=False)
-    process = SERVER.Process(target=report, args=(sender, *arguments))
+    process = SERVER.Process(target=report, args=(sender, os.getpid(), *arguments))
     process.start()
     sender.close()
     try:

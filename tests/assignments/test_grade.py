@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.api import Gradebook
@@ -239,6 +240,20 @@ def test_a_killed_run_goes_on_where_it_stopped(small):
     assert sorted(graded) == students
     with open(small.root / "grades.csv", newline="") as file:
         assert {row["student"]: row["score"] for row in csv.DictReader(file)} == dict.fromkeys(students, "100.0")
+
+
+def test_nothing_outlives_a_killed_grader(small):
+    small.hand_in("endless", small.answered(double="while True:\n    pass"))
+    command = [sys.executable, str(Path(grade.HERE) / "grade.py"), str(small.root), "--jobs=1", "--seconds=60"]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline, below = time.monotonic() + 120, []
+    while not any("ipykernel_launcher" in process.cmdline() for process in below) and time.monotonic() < deadline:
+        time.sleep(0.2)
+        below = [p for p in psutil.Process(run.pid).children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+    assert below
+    run.kill()
+    run.wait()
+    assert psutil.wait_procs(below, timeout=15)[1] == []
 
 
 def test_a_changed_submission_is_graded_again_and_only_that(small):
