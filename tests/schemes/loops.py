@@ -32,14 +32,15 @@ def loop_outputs(s, v, visible):
 
 
 @torch.no_grad()
-def assert_formula(scheme, loop_scores, heads, d, places, dtype, tolerance):
+def assert_formula(scheme, loop_scores, heads, d, places, dtype, tolerance, relative=0.0):
     """Scores and outputs without a mask are those of ``loop_scores(q, k, query_positions, key_positions)``.
 
-    ``places`` are the positions of queries and of keys, ``tolerance`` maps a dtype to the largest absolute error.
+    ``places`` are the positions of queries and of keys, ``tolerance`` maps a dtype to the largest absolute error;
+    ``relative`` is the part of it that is also allowed for each unit of a number, for scores that are large.
     """
     query_positions, key_positions = places
     q, k, v = (draw(2, heads, len(n), d, dtype=dtype) for n in (query_positions, key_positions, key_positions))
-    near = {"rtol": tolerance[dtype] / 10, "atol": tolerance[dtype]}
+    near = {"rtol": relative * tolerance[dtype], "atol": tolerance[dtype]}
     expected = loop_scores(q, k, query_positions, key_positions)
     s = scores(q, k, scheme, query_positions, key_positions)
     assert s.dtype == dtype

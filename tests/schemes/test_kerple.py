@@ -58,7 +58,7 @@ R1, R2 = [0.7, 0.02, 1.9], [0.3, 1.0, 1.8]
 @pytest.mark.parametrize("name", POSITIONS)
 def test_scores_and_outputs_are_those_of_the_formula(name, kernel, dtype):
     scheme, loop = make(3, kernel, R1, R2), partial(loop_scores, kernel=kernel, r1=R1, r2=R2)
-    assert_formula(scheme, loop, 3, 5, POSITIONS[name], dtype, TOLERANCE)
+    assert_formula(scheme, loop, 3, 5, POSITIONS[name], dtype, TOLERANCE, relative=0.1)
 
 
 @each_kernel
