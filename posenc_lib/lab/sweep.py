@@ -28,14 +28,14 @@ def sweep(
     Returns:
         The results, those read from the file and those computed now.
     Raises:
-        Whatever ``function`` raises; what was finished before is in the file.
+        Whatever ``function`` raises; the results that had come back before are in the file.
     """
     path, settings = Path(path), [dict(setting) for setting in settings]
     done = read(path)
     missing = [setting for setting in settings if _key(setting) not in done]
     run = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    finished = run(joblib.delayed(_call)(function, setting) for setting in missing)
     with path.open("a", encoding="utf-8") as file:
+        finished = run(joblib.delayed(_call)(function, setting) for setting in missing)
         for setting, result in tqdm(finished, total=len(missing), desc="sweep", leave=False):
             file.write(json.dumps({"setting": setting, "result": result}) + "\n")
             file.flush()

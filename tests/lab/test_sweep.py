@@ -9,6 +9,7 @@ from pathlib import Path
 import joblib
 import pytest
 from distributed import Client, LocalCluster
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from posenc_lib.lab import TinyTransformer, accuracy, copy_back, train
 from posenc_lib.lab.sweep import read, sweep
@@ -83,9 +84,19 @@ def test_an_error_leaves_what_was_finished(tmp_path):
     assert list(read(path).values()) == [0.5]
 
 
+def test_the_file_is_there_before_anything_is_computed(tmp_path, monkeypatch):
+    def opened_late(path, mode, encoding):
+        time.sleep(0.5)
+        return open(path, mode, encoding=encoding)
+
+    sweep(os.path.exists, [{"path": str(tmp_path)}], tmp_path / "warms the processes", jobs=2)
+    monkeypatch.setattr(Path, "open", opened_late)
+    assert sweep(os.path.exists, [{"path": str(tmp_path / "results")}], tmp_path / "results", jobs=2) == [True]
+
+
 def test_a_killed_process_loses_nothing_that_was_finished(tmp_path):
     path, settings = tmp_path / "results", [{"number": n, "folder": str(tmp_path)} for n in range(8)]
-    with pytest.raises(Exception, match=r"worker|process"):
+    with pytest.raises(TerminatedWorkerError):
         sweep(dying, settings, path, jobs=2)
     finished = {json.loads(key)["number"] for key in read(path)}
     assert len(finished) >= 3
