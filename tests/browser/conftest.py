@@ -87,6 +87,18 @@ def show(log_base=4.0):
 """
 BARE_NAME = "bare.ipynb"
 
+# What a kernel runs before a notebook of the course: ten updates instead of a whole training, except where explorers
+# show what was trained. nbval runs the trainings whole; here the controls are tested.
+STARTUP = """
+import functools, math, os, re
+
+name = os.path.basename(os.environ["JPY_SESSION_NAME"])
+if re.match(r"\\d\\d_", name) and name not in ("02_learned.ipynb", "14_context_extension.ipynb"):
+    import posenc_lib.lab
+
+    posenc_lib.lab.train = functools.partial(posenc_lib.lab.train, stop_below=math.inf)
+"""
+
 # The picture and the words of an explorer at rest: an idle kernel, and no change of them or of the sliders for a while.
 # Once the picture is another than before (a new picture has a new address), one key press has had its answer and the
 # while is short. Null if it takes longer than the limit in milliseconds.
@@ -185,7 +197,11 @@ def lab(browser, tmp_path_factory):
     command += ["--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True"]
     command += [f"--ServerApp.root_dir={root / 'notebooks'}", f"--LabApp.app_settings_dir={root / 'settings'}"]
     command += [f"--LabApp.workspaces_dir={root / 'workspaces'}"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # threads of a kernel that wait for each other starve Chromium
+    startup = root / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "short_trainings.py").write_text(STARTUP)
+    environment = os.environ | {"IPYTHONDIR": str(root / "ipython")}
+    environment["OMP_NUM_THREADS"] = "1"  # threads of a kernel that wait for each other starve Chromium
     with open(root / "lab.log", "w") as log:
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
     try:
