@@ -3,6 +3,7 @@
 import argparse
 import csv
 import json
+import os
 import re
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.api import Gradebook
 
 import grade
+from sandbox import RESTARTS
 from submission import identity, names, put_into
 
 OPTIONS = argparse.Namespace(seconds=20, memory=4096, limit=300)
@@ -188,6 +190,7 @@ def test_what_is_no_notebook_is_named_and_the_rest_is_graded(small):
     small.hand_in("empty", "{}")
     small.hand_in("odd name", small.answered())
     small.hand_in("missing", small.answered()).unlink()
+    os.truncate(small.hand_in("huge", small.answered()), grade.LARGEST_NOTEBOOK + 1)
     linked = small.hand_in("linked", small.answered())
     linked.unlink()
     linked.symlink_to(small.root / "source" / "small" / "small.ipynb")
@@ -201,6 +204,7 @@ def test_what_is_no_notebook_is_named_and_the_rest_is_graded(small):
         "odd name": "the name of the student's folder may hold letters, digits and . _ - @ only",
         "missing": "there is no small.ipynb",
         "linked": "a link instead of a file",
+        "huge": "the notebook has more than 50 MB",
     }
     assert all(row["score"] == "" for student, row in table.items() if student != "fine")
 
@@ -213,6 +217,7 @@ def test_a_fault_of_the_grader_is_told_and_written_down(small):
         "the grader failed, see grades.log"
     )
     assert "file is not a database" in log.read_text()
+    assert log.read_text().count("a small\n") == 2  # it was tried once more
 
 
 def test_a_whole_submission_has_a_limit(small):
@@ -220,14 +225,18 @@ def test_a_whole_submission_has_a_limit(small):
     assert small.grade(limit=8)["slow"]["reason"] == "grading took more than 8 seconds"
 
 
+def started(course, *options):
+    """The grader's command, running."""
+    command = [sys.executable, str(Path(grade.HERE) / "grade.py"), str(course.root), "--jobs=1", *options]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def test_a_killed_run_goes_on_where_it_stopped(small):
     students = [f"s{number}" for number in range(3)]
     for student in students:
         small.hand_in(student, small.answered())
     log = small.root / "grades.jsonl"
-    command = [sys.executable, str(Path(grade.HERE) / "grade.py"), str(small.root), "--jobs=1"]
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
+    run, deadline = started(small), time.monotonic() + 120
     while not (log.exists() and log.read_text().strip()) and time.monotonic() < deadline:
         time.sleep(0.05)
     run.kill()
@@ -235,7 +244,7 @@ def test_a_killed_run_goes_on_where_it_stopped(small):
     before = [json.loads(line)["student"] for line in log.read_text().splitlines()]
     assert 1 <= len(before) < 3
 
-    subprocess.run(command, check=True, capture_output=True)
+    assert started(small).wait() == 0
     graded = [json.loads(line)["student"] for line in log.read_text().splitlines() if line]
     assert sorted(graded) == students
     with open(small.root / "grades.csv", newline="") as file:
@@ -244,9 +253,7 @@ def test_a_killed_run_goes_on_where_it_stopped(small):
 
 def test_nothing_outlives_a_killed_grader(small):
     small.hand_in("endless", small.answered(double="while True:\n    pass"))
-    command = [sys.executable, str(Path(grade.HERE) / "grade.py"), str(small.root), "--jobs=1", "--seconds=60"]
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline, below = time.monotonic() + 120, []
+    run, deadline, below = started(small, "--seconds=60"), time.monotonic() + 120, []
     while not any("ipykernel_launcher" in process.cmdline() for process in below) and time.monotonic() < deadline:
         time.sleep(0.2)
         below = [p for p in psutil.Process(run.pid).children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
@@ -281,6 +288,16 @@ def test_after_a_crash_other_cells_are_still_graded(confined, small):
     row = small.grade()["late"]
     assert row["score"] == "50.0"
     assert row["notes"] == "cell double-test: the process ended: it left, crashed or ran out of memory"
+
+
+def test_a_submission_that_crashes_all_the_time_gets_no_more_processes(small):
+    notebook = small.answered()
+    notebook.cells[:0] = [new_code_cell("import os\nos._exit(1)") for _ in range(RESTARTS + 2)]
+    small.hand_in("crashes", notebook)
+    row = small.grade()["crashes"]
+    assert row["score"] == "0.0"
+    assert row["notes"].count("the process ended") == RESTARTS + 1
+    assert f"the process had been replaced {RESTARTS} times" in small.feedback("crashes")
 
 
 @pytest.mark.parametrize("kind", ["text", "HTML", "Markdown", "SVG", "Latex", "Javascript"])

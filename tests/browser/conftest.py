@@ -159,7 +159,7 @@ TIME_KEY_PRESSES = """async (handle, presses) => {
 
 @pytest.fixture(scope="session")
 def browser():
-    """Chromium, without a window; its pages share what they fetch."""
+    """Chromium, which nobody sees."""
     names = ("chromium", "chromium-browser", "google-chrome")
     executable = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
     if executable is None:
@@ -169,8 +169,14 @@ def browser():
     arguments = ["--no-sandbox", "--disable-gpu", "--no-first-run", *(f"--disable-{name}" for name in quiet)]
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=executable, args=arguments)
-        yield chromium.new_context(viewport=VIEWPORT)
+        yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="session")
+def window(browser):
+    """Where the notebooks are opened; its pages share what they fetch."""
+    return browser.new_context(viewport=VIEWPORT)
 
 
 @pytest.fixture(scope="session")
@@ -242,9 +248,9 @@ def write_assignments(course: Path, notebooks: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def opened(browser, lab, notebook):
+def opened(window, lab, notebook):
     """The page of a notebook, and what it showed before anything ran."""
-    visit = Visit(browser, lab, notebook)
+    visit = Visit(window, lab, notebook)
     yield visit
     visit.close()
 
@@ -259,9 +265,8 @@ def ran(opened):
 @pytest.fixture(scope="session")
 def bare(browser, lab):
     """The slider of a bare ``ipywidgets.interact``, on a page of its own that stays open."""
-    # A window of its own: in the notebook's it would be in front, and Chromium slows down what cannot be seen.
-    window = browser.browser.new_context(viewport=VIEWPORT)
-    visit = Visit(window, lab, BARE_NAME)
+    # A window of its own: in the notebooks' it would be in front, and Chromium slows down what cannot be seen.
+    visit = Visit(browser.new_context(viewport=VIEWPORT), lab, BARE_NAME)
     visit.run_all()
     handle = visit.page.locator(".noUi-handle")
     handle.wait_for()
@@ -272,10 +277,10 @@ def bare(browser, lab):
 class Visit:
     """A notebook in the browser."""
 
-    def __init__(self, browser, lab: str, name: str):
+    def __init__(self, window, lab: str, name: str):
         self.lab, self.name = lab, name
         self.troubles = []
-        self.page = browser.new_page()
+        self.page = window.new_page()
         self.page.set_default_timeout(90_000)
         self.page.on("pageerror", lambda error: self.note(str(error)))
         self.page.on("console", lambda message: message.type == "error" and self.note(message.text))
