@@ -69,12 +69,15 @@ class Course:
         with open(path, newline="") as file:
             return {row["student"]: row for row in csv.DictReader(file)}
 
+    def autograded(self, student: str):
+        """The grader's copy of a submission, with what its cells showed."""
+        return nbformat.read(self.root / "autograded" / student / self.name / f"{self.name}.ipynb", as_version=4)
+
     def graded(self, student: str) -> dict[str, str]:
         """What the cells of the grader's copy show, by name; cells of the student's own under their numbers."""
-        notebook = nbformat.read(self.root / "autograded" / student / self.name / f"{self.name}.ipynb", as_version=4)
         return {
             identity(cell) or str(number): "\n".join(o.get("text") or o.get("evalue") or "" for o in cell.outputs)
-            for number, cell in enumerate(notebook.cells)
+            for number, cell in enumerate(self.autograded(student).cells)
             if cell.cell_type == "code"
         }
 
