@@ -52,6 +52,7 @@ def sum_factor(k, dim, base):
     print("FRAMES", [frame.code_context for frame in inspect.stack()])
     return None
 """
+EIGHT_GIGABYTES = "block = torch.empty(8 * 2**30, dtype=torch.uint8)\n"
 FLOODS = "for _ in range(100):\n    print('x' * 2**20)\n"
 FORGER = """
 import builtins, sys
@@ -87,7 +88,6 @@ ANSWERS = {
     "endless-function": ("recover_base", "def recover_base(P):\n    while True:\n        pass"),
     "swallows-interrupt": ("first_negative", SWALLOWS),
     "exits": ("first_negative", "import os\nos._exit(0)"),
-    "eight-gigabytes": ("first_negative", "block = torch.ones(8 * 2**30, dtype=torch.uint8)\nfirst_negative = 1"),
     "hard-coded": (
         "sum_factor",
         "def sum_factor(k, dim, base):\n"
@@ -136,6 +136,10 @@ def a_class(built, port):
         "tampers": (tampered, ["encode_halves-test"]),
         "deletes-test": (shortened, ["encode_halves-test"]),
         "floods": (built.answered(first_negative=FLOODS + named["first_negative"]), []),
+        "eight-gigabytes": (
+            built.answered(first_negative=EIGHT_GIGABYTES + named["first_negative"]),
+            ["first_negative-test"],
+        ),
         # What it put in place of the calls answers True to every test of a function.
         "forger": (
             built.answered(encode_halves=FORGER),
@@ -290,14 +294,16 @@ def test_after_a_crash_other_cells_are_still_graded(confined, small):
     assert row["notes"] == "cell double-test: the process ended: it left, crashed or ran out of memory"
 
 
-def test_a_submission_that_crashes_all_the_time_gets_no_more_processes(small):
+@pytest.mark.parametrize(("crashes", "score"), [(RESTARTS, "100.0"), (RESTARTS + 2, "0.0")])
+def test_a_submission_that_crashes_gets_so_many_new_processes(small, crashes, score):
     notebook = small.answered()
-    notebook.cells[:0] = [new_code_cell("import os\nos._exit(1)") for _ in range(RESTARTS + 2)]
+    notebook.cells[:0] = [new_code_cell("import os\nos._exit(1)") for _ in range(crashes)]
     small.hand_in("crashes", notebook)
     row = small.grade()["crashes"]
-    assert row["score"] == "0.0"
-    assert row["notes"].count("the process ended") == RESTARTS + 1
-    assert f"the process had been replaced {RESTARTS} times" in small.feedback("crashes")
+    assert row["score"] == score
+    assert row["notes"].count("the process ended") == min(crashes, RESTARTS + 1)
+    refused = f"the process had been replaced {RESTARTS} times" in small.feedback("crashes")
+    assert refused == (score == "0.0")
 
 
 @pytest.mark.parametrize("kind", ["text", "HTML", "Markdown", "SVG", "Latex", "Javascript"])
