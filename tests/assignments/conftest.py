@@ -114,7 +114,8 @@ def labelled(kind, source, name, **label):
 SMALL = {
     "double": "def double(x):\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION",
     "answer": "# answer: a number\n### BEGIN SOLUTION\nanswer = 6 * 7\n### END SOLUTION",
-    "double-test": "assert double(3) == 6\n### BEGIN HIDDEN TESTS\nassert double(50) == 100\n### END HIDDEN TESTS",
+    "double-test": "assert double(3) == 6\n"
+    "### BEGIN HIDDEN TESTS\nassert double(50) == 100, 'not twice as much'\n### END HIDDEN TESTS",
     "answer-test": "assert answer\n### BEGIN HIDDEN TESTS\nassert answer == 42\n### END HIDDEN TESTS",
 }
 

@@ -286,6 +286,12 @@ def test_points_given_by_hand_reach_the_table(small):
     assert small.grade()["a"]["score"] == "80.0"
 
 
+def test_where_the_visible_part_fails_the_hidden_part_names_the_mistake(small):
+    small.hand_in("a", small.answered(double="def double(x):\n    return x + 2"))
+    assert small.grade()["a"]["score"] == "50.0"
+    assert small.graded("a")["double-test"] == "\nnot twice as much"
+
+
 def test_after_a_crash_other_cells_are_still_graded(confined, small):
     crash = "import os\ndef double(x):\n    os._exit(1)"
     small.hand_in("late", small.answered(double=crash))
