@@ -21,6 +21,7 @@ class Check:
         cases: the inputs, one tuple of arguments each.
         mistakes: pairs of a message and the wrong function that it describes, the likeliest first.
         tolerance: largest absolute difference allowed.
+        dtype: that every answer must have, if it matters.
     """
 
     def __init__(
@@ -30,9 +31,10 @@ class Check:
         cases: Sequence[tuple],
         mistakes: Sequence[tuple[str, Function]] = (),
         tolerance: float = 1e-9,
+        dtype: torch.dtype | None = None,
     ):
         self.name, self.reference, self.cases = name, reference, list(cases)
-        self.mistakes, self.tolerance = list(mistakes), tolerance
+        self.mistakes, self.tolerance, self.dtype = list(mistakes), tolerance, dtype
 
     def __call__(self, candidate: Function) -> None:
         """Print the verdict on ``candidate``."""
@@ -54,6 +56,8 @@ class Check:
                 answers.append(_tensor(answer).detach().cpu())
             except Exception:
                 return f"{self.name} must return a tensor or a number, got {type(answer).__name__}"
+            if self.dtype not in (None, answers[-1].dtype):
+                return f"{self.name} must return {self.dtype}, got {answers[-1].dtype}"
         expected = self._results(self.reference)
         if self._same(answers, expected):
             return f"\N{CHECK MARK} {self.name}: all {len(self.cases)} cases agree"

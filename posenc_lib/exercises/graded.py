@@ -1,6 +1,8 @@
 """What a graded assignment needs beyond a check: a verdict that raises, answers that are values, own parameters."""
 
 import hashlib
+import itertools
+import math
 from collections.abc import Sequence
 from types import SimpleNamespace
 
@@ -44,37 +46,65 @@ def require_answer(
     """
     if answer is None or answer is Ellipsis:
         raise AssertionError(f"not done yet: {name} is {answer}")
-    if isinstance(expected, str):
-        right, known = answer == expected, [message for message, wrong in mistakes if answer == wrong]
-    else:
-        if isinstance(answer, str):
-            raise AssertionError(f"{name} must be a tensor or a number, got {answer!r}")
-
-        def agrees(value: Tensor | float) -> bool:
-            check = Check(name, [value], [()], tolerance=tolerance)
-            return check.verdict(lambda: answer).startswith(PASSED)
-
-        right, known = agrees(expected), [message for message, wrong in mistakes if agrees(wrong)]
-    if not right:
-        raise AssertionError(f"not yet: {known[0] if known else f'{name} is not right'}")
+    if isinstance(answer, str) and not isinstance(expected, str):
+        raise AssertionError(f"{name} must be a tensor or a number, got {answer!r}")
+    if not _agree(answer, expected, tolerance):
+        known = (message for message, wrong in mistakes if _agree(answer, wrong, tolerance))
+        raise AssertionError(f"not yet: {next(known, f'{name} is not right')}")
     print(f"{PASSED} {name}")
 
 
-def own(student: int, **choices: Sequence) -> SimpleNamespace:
+def _agree(answer: object, value: Tensor | float | str, tolerance: float) -> bool:
+    """Whether they are the same word, or numbers or tensors within ``tolerance``; whole numbers of any size."""
+    if isinstance(answer, str) or isinstance(value, str):
+        return isinstance(answer, str) and answer == value
+    if isinstance(answer, int) and isinstance(value, int):
+        return abs(answer - value) <= tolerance
+    answer, value = (float(x) if isinstance(x, int) and abs(x) >= 2**63 else x for x in (answer, value))
+    return Check("answer", [value], [()], tolerance=tolerance).verdict(lambda: answer).startswith(PASSED)
+
+
+def own(student: int | str, **choices: Sequence) -> SimpleNamespace:
     """Parameters that belong to a student number: for each name one of its choices, always the same one.
 
+    With n combinations of all choices, n consecutive numbers have n different ones.
+
     Args:
-        student: the student's number, positive.
+        student: the student's number, positive; or a word that holds one, such as "s0042".
         choices: what each parameter may be.
     Returns:
         A namespace with the names of ``choices``.
     Raises:
-        TypeError, ValueError: if the number is not a positive integer.
+        TypeError, ValueError: if the number is not a positive integer and holds none.
     """
-    student = validate.integer("student", student, at_least=1)
+    names = sorted(choices)
+    count = math.prod(len(choices[name]) for name in names)
+    # A step without a factor in common with the count visits every combination once before it repeats one.
+    step = next(n for n in itertools.count(round(count * 0.618)) if math.gcd(n, count) == 1)
+    place, picked = (step * student_number(student) + _digest(*names)) % count, {}
+    for name in names:
+        place, index = divmod(place, len(choices[name]))
+        picked[name] = choices[name][index]
+    return SimpleNamespace(**{name: picked[name] for name in choices})
 
-    def pick(name: str, options: Sequence):
-        digest = hashlib.sha256(f"{name} {student}".encode()).digest()
-        return options[int.from_bytes(digest[:8], "big") % len(options)]
 
-    return SimpleNamespace(**{name: pick(name, options) for name, options in choices.items()})
+def student_number(student: int | str) -> int:
+    """The positive integer that stands for a student.
+
+    Args:
+        student: a positive integer, or a word of at most 40 characters with a digit in it: its digits, without leading
+            zeros, moved by what its letters say.
+    Raises:
+        TypeError, ValueError: for anything else.
+    """
+    if isinstance(student, str):
+        digits = "".join(letter for letter in student if letter.isdecimal())
+        letters = "".join(letter for letter in student.casefold() if letter.isalpha())
+        if not digits or len(student) > 40 or not int(digits):
+            raise ValueError(f"student must be a positive number, or a word that holds one, got {student!r}")
+        return int(digits) + (_digest(letters) if letters else 0)
+    return validate.integer("student", student, at_least=1)
+
+
+def _digest(*words: str) -> int:
+    return int.from_bytes(hashlib.sha256(" ".join(words).encode()).digest()[:8], "big")

@@ -43,6 +43,12 @@ def test_every_verdict(candidate, verdict, capsys):
     assert capsys.readouterr().out == check.verdict(candidate) + "\n"
 
 
+def test_a_dtype_can_be_asked_for():
+    exact = Check("half", [torch.tensor(0.5)], cases=[(1,)], dtype=torch.float64)
+    assert exact.verdict(lambda n: torch.tensor(n / 2)) == "half must return torch.float64, got torch.float32"
+    assert exact.verdict(lambda n: torch.tensor(n / 2, dtype=torch.float64)).startswith("\N{CHECK MARK}")
+
+
 def test_numbers_are_compared_in_float64():
     third = Check("third", [1 / 3, torch.tensor(2 / 3, dtype=torch.float64)], cases=[(1,), (2,)], tolerance=1e-12)
     assert third.verdict(lambda n: n / 3).startswith("\N{CHECK MARK}")
