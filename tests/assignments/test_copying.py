@@ -53,6 +53,7 @@ def walk(start, steps):
     return sum(v for v in seen if v > 7) + max(seen) - min(seen), len(seen) - top, sorted(seen)[:third]
 """
 SHORT = "def walk(start, steps):\n    return start + steps"
+QUESTION = "Explain in your own words why the score of two rotated vectors depends on n - m only."
 ESSAY = "Yes. The two rotations meet in the score, and only the difference of their angles is left. So it works."
 REWORDED = "Yes, and that is so since of the two angles nothing remains in the score but by how much they differ."
 
