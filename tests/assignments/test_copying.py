@@ -64,9 +64,7 @@ def answers(walk=RELEASED, explain=""):
     def cell(kind, source, name):
         return kind(source, metadata={"nbgrader": {"grade_id": name, "solution": True, "grade": False}})
 
-    question = new_markdown_cell(
-        "Explain in your own words why the score of two rotated vectors depends on n - m only."
-    )
+    question = new_markdown_cell(QUESTION)
     return new_notebook(
         cells=[question, cell(new_code_cell, walk, "walk"), cell(new_markdown_cell, explain, "explain")]
     )
