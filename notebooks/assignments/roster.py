@@ -114,7 +114,7 @@ def no_folder(name: str) -> str:
         return "is empty"
     if name.startswith(".") or re.search(r"[/\\\0]", name):
         return "cannot name a folder: it starts with a dot or holds a slash"
-    if len(name.encode(errors="surrogateescape")) > LONGEST_NAME:
+    if len(name.encode(errors="replace")) > LONGEST_NAME:
         return f"cannot name a folder: it is longer than {LONGEST_NAME} bytes"
     return ""
 
