@@ -8,8 +8,8 @@ import os
 import shutil
 from pathlib import Path
 
-FOLDER, COURSE = Path(os.environ["HUB_FOLDER"]), os.environ["HUB_COURSE"]
-NOTEBOOKS = Path(__file__).resolve().parents[2]
+FOLDER, NOTEBOOKS = Path(os.environ["HUB_FOLDER"]), Path(os.environ["HUB_NOTEBOOKS"])
+COURSE = os.environ["HUB_COURSE"]
 EXCHANGE = FOLDER / "exchange"
 CLASS_ACCOUNT = "grading"  # its home has the folder of the class; nobody logs in as it
 

@@ -36,26 +36,28 @@ from traitlets.config import PyFileConfigLoader
 
 HERE = Path(__file__).resolve().parent
 ASSIGNMENTS, NOTEBOOKS = HERE.parent, HERE.parents[1]
-PROXY = "configurable-http-proxy@5.2.0"  # the last that asks for no more than Node 20
+PROXY = "configurable-http-proxy"
+PROXY_VERSION = "5.2.0"  # the last that asks for no more than Node 20
+PROXY_PROGRAM = Path(sys.prefix) / "node_modules" / ".bin" / PROXY
 START_LIMIT = 600  # seconds for the hub, and for a learner's server
 CLASS_ACCOUNT = "grading"  # as in jupyterhub_config.py
 
 
-def proxy() -> Path:
-    """The hub's proxy, installed by npm beside the packages of this Python if it is not there yet.
+def install_proxy() -> None:
+    """Let npm install the hub's proxy beside the packages of this Python, unless it is there.
 
     Raises:
         RuntimeError: if npm is missing or fails.
     """
-    program = Path(sys.prefix) / "node_modules" / ".bin" / "configurable-http-proxy"
-    if not program.exists():
-        if shutil.which("npm") is None:
-            raise RuntimeError("no npm found, which installs the hub's proxy: install Node.js 20 or newer")
-        command = ["npm", "install", "--prefix", sys.prefix, "--no-save", "--no-fund", "--no-audit", PROXY]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"npm cannot install {PROXY}: {done.stderr}")
-    return program
+    if PROXY_PROGRAM.exists():
+        return
+    if shutil.which("npm") is None:
+        raise RuntimeError("no npm found, which installs the hub's proxy: install Node.js 20 or newer")
+    package = f"{PROXY}@{PROXY_VERSION}"
+    command = ["npm", "install", "--prefix", sys.prefix, "--no-save", "--no-fund", "--no-audit", package]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"npm cannot install {package}: {done.stderr}")
 
 
 def free_ports(count: int) -> list[int]:
@@ -70,11 +72,15 @@ def free_ports(count: int) -> list[int]:
 
 
 class Hub:
-    """A JupyterHub with everything that it writes in ``folder``; use it in a ``with`` statement."""
+    """A JupyterHub; use it in a ``with`` statement.
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.log = folder / "hub.log"
+    Args:
+        folder: where it writes everything.
+        notebooks: what each learner finds in the folder "course".
+    """
+
+    def __init__(self, folder: Path, notebooks: Path = NOTEBOOKS):
+        self.folder, self.notebooks, self.log = folder, notebooks, folder / "hub.log"
 
     def __enter__(self):
         public, internal, api = free_ports(3)
@@ -82,11 +88,11 @@ class Hub:
         command = [sys.executable, "-m", "jupyterhub", "-f", str(HERE / "jupyterhub_config.py")]
         command += [f"--JupyterHub.bind_url={self.url}", f"--JupyterHub.hub_port={internal}"]
         command += [f"--ConfigurableHTTPProxy.api_url=http://127.0.0.1:{api}"]
-        command += [f"--ConfigurableHTTPProxy.command={proxy()}"]
+        command += [f"--ConfigurableHTTPProxy.command={PROXY_PROGRAM}"]
         course = PyFileConfigLoader(str(ASSIGNMENTS / "nbgrader_config.py")).load_config().CourseDirectory.course_id
         (self.folder / "exchange").mkdir()
         (self.folder / "exchange").chmod(0o777)
-        variables = {"HUB_FOLDER": str(self.folder), "HUB_COURSE": course, "HOME": str(self.folder)}
+        variables = {"HUB_FOLDER": str(self.folder), "HUB_NOTEBOOKS": str(self.notebooks), "HUB_COURSE": course}
         with open(self.log, "w") as log:
             self.process = psutil.Popen(
                 command, cwd=self.folder, env=os.environ | variables, stdout=log, stderr=log, start_new_session=True
@@ -110,7 +116,7 @@ class Hub:
         if self.process.poll() is not None:
             raise RuntimeError(f"the hub ended:\n{self.log.read_text()}")
         try:
-            return requests.get(f"{self.url}/hub/api/", timeout=5).ok
+            return session().get(f"{self.url}/hub/api/", timeout=5).ok
         except requests.ConnectionError:
             return False
 
@@ -170,6 +176,13 @@ def wait_until(condition, seconds: float) -> None:
         time.sleep(0.5)
 
 
+def session() -> requests.Session:
+    """A browser's memory of cookies, which no proxy of this machine sees."""
+    new = requests.Session()
+    new.trust_env = False
+    return new
+
+
 class Learner:
     """Somebody with an account, who talks to the hub over HTTP.
 
@@ -182,13 +195,13 @@ class Learner:
     def __init__(self, hub: Hub, name: str, account: str | None = None):
         self.name, self.account, self.api = name, account or name, f"{hub.url}/hub/api/users"
         self.server = f"{hub.url}/user/{self.account}/api"
-        self.http = requests.Session()
+        self.http = session()
         self.http.get(f"{hub.url}/hub/login", timeout=60).raise_for_status()
         form = {"username": name, "password": "", "_xsrf": self.http.cookies["_xsrf"]}
         self.http.post(f"{hub.url}/hub/login", data=form, timeout=60, allow_redirects=False).raise_for_status()
         headers = {"X-XSRFToken": self.http.cookies["_xsrf"]}
         token = self.ask("POST", f"{self.api}/{name}/tokens", headers=headers)["token"]
-        self.http = requests.Session()
+        self.http = session()
         self.http.headers["Authorization"] = f"token {token}"
 
     def ask(self, method: str, url: str, **options) -> dict:
@@ -202,12 +215,13 @@ class Learner:
         return answer.json() if answer.content else {}
 
     def start(self) -> None:
-        """Start the server and wait until it is there.
+        """Start the server, unless it runs, and wait until it is there.
 
         Raises:
             RuntimeError: if it does not start.
         """
-        self.ask("POST", f"{self.api}/{self.account}/server")
+        if not self.ask("GET", f"{self.api}/{self.account}")["servers"]:
+            self.ask("POST", f"{self.api}/{self.account}/server")
         wait_until(self.is_there, START_LIMIT)
 
     def is_there(self) -> bool:
@@ -266,6 +280,7 @@ class Kernel:
 
         Raises:
             websocket.WebSocketException: if the connection ends or the time is over.
+            RuntimeError: if the kernel ends.
         """
         header = {"msg_id": uuid.uuid4().hex, "session": uuid.uuid4().hex, "username": "", "version": "5.3"}
         header["msg_type"] = "execute_request"
@@ -279,6 +294,8 @@ class Kernel:
             if isinstance(frame, bytes):
                 continue  # a picture of a widget; what is waited for comes as text
             answer = json.loads(frame)
+            if answer["content"].get("execution_state") in ("restarting", "dead"):
+                raise RuntimeError("the kernel died: it crashed or ran out of memory")
             if answer["parent_header"].get("msg_id") == header["msg_id"]:
                 kind, content = answer["msg_type"], answer["content"]
                 if kind == "stream":
@@ -328,7 +345,7 @@ class Visit:
 def run_at_once(hub: Hub, count: int, notebook: str, limit: float) -> bool:
     """Let ``count`` learners run a notebook at the same time; print a table; whether all came to the end."""
     visits = [Visit(hub, f"learner{number:02}") for number in range(1, count + 1)]
-    cells = nbformat.read(NOTEBOOKS / notebook, as_version=4).cells
+    cells = nbformat.read(hub.notebooks / notebook, as_version=4).cells
     progress = tqdm(total=count * sum(cell.cell_type == "code" for cell in cells), unit="cell")
     with ThreadPoolExecutor(count) as pool, progress, Watch(hub) as watch:
         list(pool.map(lambda visit: visit.attempt(visit.arrive), visits))
@@ -364,17 +381,17 @@ def spread(numbers: list[float]) -> str:
     return f"median {statistics.median(numbers):.0f}, largest {max(numbers):.0f}"
 
 
-def send_around(hub: Hub, assignment: str) -> dict[str, str]:
-    """Let an assignment go from the teacher to a learner and back; its row in the table of grades.
+def send_around(hub: Hub, source: Path) -> dict[str, str]:
+    """Let the assignment in the folder ``source`` go to a learner and back; its row in the table of grades.
 
     Every step is a process of the teacher's or of the learner's server. The learner writes the master's answers.
     """
-    account = hub.folder / "homes" / CLASS_ACCOUNT
+    assignment, account = source.name, hub.folder / "homes" / CLASS_ACCOUNT
     teacher, learner = Learner(hub, "teacher", CLASS_ACCOUNT), Learner(hub, "student")
     teacher.start()
     learner.start()
     nbgrader, python = (sys.executable, "-m", "nbgrader"), sys.executable
-    shutil.copytree(ASSIGNMENTS / "source" / assignment, account / "class" / "source" / assignment)
+    shutil.copytree(source, account / "class" / "source" / assignment)
     teacher.command(python, str(ASSIGNMENTS / "release.py"), "class")
     teacher.command(*nbgrader, "release_assignment", assignment, folder="class")
 
@@ -409,10 +426,14 @@ def main() -> None:
             parser.error(f"--{name} must name one in {path}, got {value!r}")
     if options.learners < 1:
         parser.error(f"--learners must be at least 1, got {options.learners}")
+    try:
+        install_proxy()
+    except RuntimeError as error:
+        sys.exit(str(error))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and not without closing the hub
     with tempfile.TemporaryDirectory(prefix="hub-") as folder, Hub(Path(folder)) as hub:
         all_finished = run_at_once(hub, options.learners, options.notebook, options.limit)
-        row = send_around(hub, options.assignment)
+        row = send_around(hub, ASSIGNMENTS / "source" / options.assignment)
     points = ", ".join(f"{name} {row[name]}" for name in ("score", "waiting", "max_score", "reason") if row[name])
     print(f"{options.assignment} through the exchange: {points}")
     sys.exit(0 if all_finished and full_marks(row) else 1)
