@@ -14,9 +14,9 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.apps import NbGraderAPI
-from traitlets.config import Config, PyFileConfigLoader
 
-HERE = Path(__file__).resolve().parent
+from course import HERE, prepare, seen_by_nbgrader
+
 SECRET = re.compile(r"### BEGIN (SOLUTION|HIDDEN TESTS)\n(.*?)### END \1", re.DOTALL)
 HARMLESS = re.compile(r'\W*"[^"]*"\W*|\W*[\w.]+\W*|.{,11}')  # only a message or a name, or too short to be recognized
 
@@ -46,13 +46,14 @@ def release(course: Path) -> list[str]:
 
     Raises:
         RuntimeError: if an assignment cannot be built or would give something away.
+        ValueError: if the folder has an nbgrader configuration of another kind.
     """
-    config = PyFileConfigLoader(str(HERE / "nbgrader_config.py")).load_config()
-    config.CourseDirectory.root = str(course)
-    api = NbGraderAPI(config=Config(config))
+    prepare(course)
+    (course / "release").mkdir(exist_ok=True)
     names = sorted(path.stem for path in (course / "source").glob("*/*.ipynb") if path.stem == path.parent.name)
     for name in names:
-        done = api.generate_assignment(name)
+        with seen_by_nbgrader(course) as (_, config):
+            done = NbGraderAPI(config=config).generate_assignment(name)
         if not done["success"]:
             raise RuntimeError(f"{name}: {done.get('log')}\n{done.get('error')}")
         paths = [course / step / name / f"{name}.ipynb" for step in ("source", "release")]

@@ -4,13 +4,17 @@ The tests run in the grader's process, never in the submission's. A test that na
 value, or a stand-in that calls the function over there. So a submission cannot read a test, patch it or fake a verdict.
 """
 
+import base64
 import builtins
 import contextlib
 import copy
 import io
 import re
+import stat
 import symtable
-from collections import defaultdict
+from collections import Counter, defaultdict
+from pathlib import Path
+from urllib.parse import unquote
 
 import nbformat
 from nbformat import NotebookNode
@@ -20,9 +24,23 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_locked, is_solution
 from traitlets import Float, Integer, Unicode
 
-from sandbox import MEGABYTE, ConfinedKernel
+from posenc_lib.exercises.graded import student_number
+from sandbox import LARGEST_ERROR, LARGEST_PICTURES, LARGEST_TEXT, MEGABYTE, ConfinedKernel, readable
 
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS", re.DOTALL)
+
+
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+PICTURES_END = {
+    ".png": PICTURES[0],
+    ".jpg": PICTURES[1],
+    ".jpeg": PICTURES[1],
+    ".gif": PICTURES[2],
+    ".webp": PICTURES[3],
+}
+LINKED = re.compile(r"!\[[^\]\n]*\]\(([^()\s:]+)\)")  # ![words](file)
+LARGEST_SOURCE = 200_000  # characters of a cell
+MOST_NOTES = 12
 
 
 class PutIntoReleased(NbGraderPreprocessor):
@@ -38,33 +56,91 @@ class PutIntoReleased(NbGraderPreprocessor):
 
 
 def put_into(released: NotebookNode, submitted: NotebookNode) -> NotebookNode:
-    """``released`` with the answers and the added cells of ``submitted``; what was altered is noted in its metadata."""
+    """``released`` with the answers and the added cells of ``submitted``; what was noticed stands in its metadata."""
     known = {identity(cell): cell for cell in released.cells if identity(cell)}
-    handed_in, added, last = {}, defaultdict(list), None
+    handed_in, added, last = {}, defaultdict(list), None  # added cells by the teacher's cell above them
     for cell in submitted.cells:
-        name = identity(cell)
+        name, cell = identity(cell), taken_over(cell)
         if name in known and name not in handed_in:
-            handed_in[name], last = str(cell.source), name
-        elif cell.cell_type == "code":
-            added[last].append(new_code_cell(str(cell.source)))
+            handed_in[name], last = cell, name
         else:
-            added[last].append(new_markdown_cell(str(cell.source)))
+            added[last].append(cell)
 
-    result, notes = copy.deepcopy(released), []
+    notes, above = [], None
+    for name, cell in known.items():
+        if name not in handed_in:
+            notes.append(f"cell {name} was deleted")
+        elif is_solution(cell) and cell.cell_type == "markdown" and same_text(handed_in[name], cell):
+            if beside := [extra for extra in added[above] + added[name] if extra.source.strip()]:
+                handed_in[name] = together(beside)
+                added[above], added[name] = [], []
+                notes.append(f"the answer of {name} stood in another cell and was put where it belongs")
+        elif not is_solution(cell) and not same_text(handed_in[name], cell):
+            notes.append(f"cell {name} was changed")
+        above = name
+
+    result = copy.deepcopy(released)
     result.cells = added[None]
     for name, cell in known.items():
         cell = copy.deepcopy(cell)
-        if name not in handed_in:
-            notes.append(f"cell {name} was deleted")
-        elif is_solution(cell):
-            cell.source = handed_in[name]
-        elif handed_in[name] != cell.source:
-            notes.append(f"cell {name} was changed")
+        if name in handed_in and is_solution(cell):
+            cell.source = handed_in[name].source
+            if "attachments" in handed_in[name]:
+                cell.attachments = handed_in[name].attachments
         result.cells += [cell, *added[name]]
     for number, cell in enumerate(result.cells):
         cell.id = f"cell-{number}"
     result.metadata["grading"] = {"notes": notes}
     return result
+
+
+def taken_over(cell: NotebookNode) -> NotebookNode:
+    """A new cell with the text of a student's cell, and its pictures."""
+    source = readable(cell.source, LARGEST_SOURCE)
+    if cell.cell_type == "code":
+        return new_code_cell(source)
+    copied, pictures = new_markdown_cell(source), {}
+    for name, kinds in dict(cell.get("attachments") or {}).items():
+        kept = {kind: data for kind, data in dict(kinds).items() if kind in PICTURES.values() and isinstance(data, str)}
+        if kept and sum(map(len, kept.values())) <= LARGEST_PICTURES:
+            pictures[readable(name, 200)] = kept
+    if pictures:
+        copied.attachments = NotebookNode(pictures)
+    return copied
+
+
+def together(cells: list[NotebookNode]) -> NotebookNode:
+    """One text cell with what stands in several."""
+    joined = new_markdown_cell("\n\n".join(cell.source for cell in cells))
+    if pictures := {name: data for cell in cells for name, data in cell.get("attachments", {}).items()}:
+        joined.attachments = NotebookNode(pictures)
+    return joined
+
+
+def same_text(cell: NotebookNode, other: NotebookNode) -> bool:
+    """Whether two cells say the same, whatever their lines end with."""
+    return [line.rstrip() for line in cell.source.strip().splitlines()] == [
+        line.rstrip() for line in other.source.strip().splitlines()
+    ]
+
+
+def with_pictures(notebook: NotebookNode, folder: Path) -> NotebookNode:
+    """``notebook``, in which pictures that lie beside it, in ``folder``, have become attachments of its text cells."""
+    room = LARGEST_PICTURES
+    for cell in notebook.cells:
+        for link in dict.fromkeys(LINKED.findall(cell.source) if cell.cell_type == "markdown" else []):
+            name = unquote(link)
+            kind, path = PICTURES.get(Path(name).suffix.lower()), folder / name
+            try:
+                if kind is None or path.parent != folder or not stat.S_ISREG(path.lstat().st_mode):
+                    continue
+                data = base64.b64encode(path.read_bytes()).decode() if path.stat().st_size <= room else ""
+            except (OSError, ValueError):
+                continue
+            room -= len(data)
+            cell.setdefault("attachments", NotebookNode())[name] = {kind: data}
+            cell.source = cell.source.replace(f"]({link})", f"](attachment:{name})")
+    return notebook
 
 
 def identity(cell: NotebookNode) -> str | None:
@@ -102,18 +178,24 @@ class RunAndTest(NbGraderPreprocessor):
                     cell.outputs = tests.run(source)
                 else:
                     cell.outputs = kernel.run(cell.source)
-            number = tests.number()
+            notes = kernel.notes + tests.later_number()
         grading = nb.metadata.setdefault("grading", {"notes": []})
-        grading["notes"] += kernel.notes
-        grading["number"] = number
+        counted = Counter(grading["notes"] + notes)
+        notes = [note if n == 1 else f"{note} ({n} times)" for note, n in counted.items()]
+        more = [f"and {len(notes) - MOST_NOTES} more"] if len(notes) > MOST_NOTES else []
+        grading |= {"notes": notes[:MOST_NOTES] + more, "number": tests.student}
         return nb, resources
 
 
 class Tests:
-    """The locked cells of an assignment, run in this process on the functions and values of a submission."""
+    """The locked cells of an assignment, run in this process on the functions and values of a submission.
+
+    The student number is the one that stands there when a locked cell first asks for it, whatever becomes of it later.
+    """
 
     def __init__(self, kernel: ConfinedKernel):
         self.kernel, self.namespace, self.made = kernel, {"__name__": "__main__"}, set()
+        self.student: int | str | None = None
 
     def run(self, source: str) -> list[NotebookNode]:
         """The outputs of a locked cell: what it printed, and its error without the lines of the test.
@@ -126,8 +208,10 @@ class Tests:
             error, hidden, more = self._failure(source), HIDDEN.search(source), None
             if hidden and isinstance(error, AssertionError) and len(self.kernel.notes) == stops:
                 more = self._failure(hidden[1])
-        words = "\n".join(dict.fromkeys(str(e) for e in (error, more) if isinstance(e, AssertionError) or e is error))
-        outputs = [new_output("stream", name="stdout", text=text)] if (text := printed.getvalue()) else []
+        said = (str(e) for e in (error, more) if isinstance(e, AssertionError) or e is error)
+        words = "\n".join(dict.fromkeys(readable(text, LARGEST_ERROR) for text in said))
+        text = readable(printed.getvalue(), LARGEST_TEXT)
+        outputs = [new_output("stream", name="stdout", text=text)] if text else []
         if error:
             name = type(error).__name__
             outputs.append(new_output("error", ename=name, evalue=words, traceback=[f"{name}: {words}"]))
@@ -139,19 +223,30 @@ class Tests:
         self.made |= made
         try:
             for name in used - self.made - vars(builtins).keys():
-                self.namespace[name] = self.kernel.look_up(name)
+                self.namespace[name] = self._number() if name == "STUDENT" else self.kernel.look_up(name)
             exec(compile(source, "<test>", "exec"), self.namespace)
         except Exception as error:
             return error
         return None
 
-    def number(self) -> int | None:
-        """The student number that the submission states."""
+    def _number(self) -> object:
+        """The student number; what is none is left to ``own`` to refuse."""
+        if self.student is not None:
+            return self.student
+        number = self.kernel.look_up("STUDENT")
+        with contextlib.suppress(TypeError, ValueError):
+            student_number(number)
+            self.student = number
+        return number
+
+    def later_number(self) -> list[str]:
+        """A note, if the submission ends with another student number than the one it was graded with."""
         try:
-            number = self.kernel.look_up("STUDENT")
+            last = self.kernel.look_up("STUDENT")
         except Exception:
-            return None
-        return number if isinstance(number, int) else None
+            return []
+        changed = self.student is not None and (type(last) is not type(self.student) or last != self.student)
+        return [f"the student number was changed later, to {readable(repr(last), 40)}"] if changed else []
 
 
 def names(source: str) -> tuple[set[str], set[str]]:

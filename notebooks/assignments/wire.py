@@ -6,12 +6,14 @@ of them: reading it runs no code, whatever a submission sends.
 
 import base64
 import json
+import math
 
 import numpy as np
 import torch
 
 NAMES = "bool, uint8, int8, int16, int32, int64, float16, float32, float64, complex64, complex128"
 DTYPES = {name: getattr(torch, name) for name in NAMES.split(", ")}
+LARGEST = 12 * 2**20  # characters of an answer: a matrix of 1000 x 1000 float64 fits
 
 
 def pack(value) -> object:
@@ -51,9 +53,15 @@ def unpack(packed) -> object:
     if packed is None or isinstance(packed, (bool, int, float, str)):
         return packed
     if "tensor" in packed:
-        dtype, shape = DTYPES[packed["dtype"]], [int(n) for n in packed["shape"]]
+        dtype, shape = DTYPES[packed["dtype"]], packed["shape"]
+        if not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError(f"a shape holds whole numbers from 0 on, got {shape}")
         data = bytearray(base64.b64decode(packed["tensor"], validate=True))
-        return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else torch.empty(shape, dtype=dtype)
+        if len(data) != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"{len(data)} bytes are no tensor of {packed['dtype']} and shape {shape}")
+        if dtype == torch.bool:
+            return unpack(packed | {"dtype": "uint8"}) != 0  # other bytes than 0 and 1 are no bool
+        return torch.frombuffer(data, dtype=dtype).reshape(shape) if data else torch.zeros(shape, dtype=dtype)
     if "ellipsis" in packed:
         return ...
     if "dict" in packed:
@@ -68,7 +76,7 @@ def look_up(namespace: dict, name: str) -> str:
     if name not in namespace:
         return json.dumps({"missing": True})
     value = namespace[name]
-    return json.dumps({"function": True} if callable(value) else {"value": pack(value)})
+    return json.dumps({"function": True}) if callable(value) else answer(value)
 
 
 def call(namespace: dict, name: str, arguments: str) -> str:
@@ -76,4 +84,16 @@ def call(namespace: dict, name: str, arguments: str) -> str:
     import cloudpickle
 
     positional, named = cloudpickle.loads(base64.b64decode(arguments))
-    return json.dumps({"value": pack(namespace[name](*positional, **named))})
+    return answer(namespace[name](*positional, **named))
+
+
+def answer(value) -> str:
+    """In the submission's process: the JSON of a value.
+
+    Raises:
+        ValueError: if it is too large to be sent.
+    """
+    text = json.dumps({"value": pack(value)})
+    if len(text) > LARGEST:
+        raise ValueError(f"an answer of {len(text) // 2**20} MB cannot be graded; {LARGEST // 2**20} MB is the most")
+    return text

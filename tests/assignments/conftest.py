@@ -64,7 +64,7 @@ class Course:
 
     def grade(self, **options) -> dict[str, dict]:
         """The rows of the table, by student."""
-        defaults = {"assignment": None, "jobs": 2, "seconds": 20, "memory": 4096, "limit": 300, "again": False}
+        defaults = {"assignment": None, "jobs": 2, "seconds": 20, "memory": 4096, "limit": 300, "again": False, "student": None}
         path = grade.grade_class(self.root, argparse.Namespace(**defaults | options))
         with open(path, newline="") as file:
             return {row["student"]: row for row in csv.DictReader(file)}
