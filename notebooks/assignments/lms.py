@@ -48,6 +48,7 @@ from zoneinfo import ZoneInfo
 
 from dateutil import parser as dates
 
+from course import identifier
 from roster import Entry, key, no_folder, read, safe_cell, shown, table
 
 HERE = Path(__file__).resolve().parent
@@ -159,13 +160,11 @@ def _persons(archive: zipfile.ZipFile, lines: list[str]) -> list[Person]:
     persons = {}
     for number, info, parts in files:
         # The first part that fits: what follows in the path is the student's choice.
-        depth, fit = next(
-            ((depth, fit) for depth, part in enumerate(parts) if (fit := layout.fullmatch(part))), (0, None)
-        )
-        if fit is None:
+        depth = next((depth for depth, part in enumerate(parts) if layout.fullmatch(part)), None)
+        if depth is None:
             lines.append(f"{_short('/'.join(parts))}: left, neither Moodle nor Canvas names a submission like this")
             continue
-        named = fit.groupdict()
+        named = layout.fullmatch(parts[depth]).groupdict()
         person = persons.setdefault(named["id"], Person(system, named["id"], named["name"] or named["id"]))
         person.late |= bool(named.get("late"))
         inside = [part for part in (named["file"], *parts[depth + 1 :]) if part]
@@ -269,7 +268,7 @@ def _students(
 
 
 def _listed(person: Person, entries: Iterable[Entry]) -> tuple[int, str]:
-    """How sure it is (0 is best) which student of the roster ``person`` is, and who; empty if none or several could be."""
+    """How ``person`` was found in the roster, 0 for the surest way, and which student it is: "" if not clear."""
     in_canvas, letters = person.system == "canvas", _letters(person.name)
     others = [entry for entry in entries if not (in_canvas and entry.canvas not in ("", person.id))]
     signs = (
@@ -306,7 +305,7 @@ def folder_name(name: str, number: str = "") -> str:
 
 
 def _choose(person: Person, assignment: str) -> tuple[File | None, str]:
-    """The notebook that ``person`` handed in, by the assignment's name or else the newest; where it comes from, in words."""
+    """The notebook that ``person`` handed in, the one with the assignment's name or else the newest; in words too."""
     notebooks = [file for file in person.files if file.name.lower().endswith(".ipynb")]
     if not notebooks:
         others = ", ".join(_short(file.name) for file in person.files[:3])
@@ -412,9 +411,7 @@ def export(assignment: str, course: Path, title: str | None = None) -> list[str]
         if row["assignment"] != _cell(assignment):
             continue
         name, reason = row["student"], row.get("reason", "")
-        score, waiting, most = (
-            _number(row[column], column, path, line) for column in ("score", "waiting", "max_score")
-        )
+        score, waiting, most = (_number(row[cell], cell, path, line) for cell in ("score", "waiting", "max_score"))
         if score is None or waiting:
             why = f"{waiting:g} points wait for a reader" if waiting else f"no score{': ' * bool(reason)}{reason}"
             lines.append(f"{name}: left out, {why}")
@@ -471,7 +468,7 @@ def _export_moodle(rows: list[tuple[str, dict, dict]], course: Path, assignment:
     lines = [f"{len(rows)} scores for Moodle: {sheet}"]
     with zipfile.ZipFile(pages, "w", zipfile.ZIP_DEFLATED) as archive:
         for student, ids, row in rows:
-            page = course / "feedback" / student / assignment / f"{assignment}.html"
+            page = course / "feedback" / identifier(student) / assignment / f"{assignment}.html"
             if page.is_file():
                 archive.write(page, f"{shown(ids['name'])}_{ids['id']}_assignsubmission_file_/{page.name}")
             else:

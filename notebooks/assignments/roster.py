@@ -3,7 +3,7 @@
 One line per student, columns in any order, others than these ignored:
 
     student    name of the folder below submitted/; required
-    number     student number that the parameters of an assignment come from
+    number     student number that the parameters of an assignment come from, as the student enters it
     name       full name, as in Moodle or Canvas
     email      as in Moodle
     canvas     user id in Canvas
@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from posenc_lib.exercises.graded import student_number
+
 LONGEST_NAME = 255  # bytes, what file systems allow
 # Where a formula could begin: there, behind what does not show, a sign that begins one (also in full width), or a tab.
 FORMULA = re.compile(r"(^|[;\r\n])(?=[\s\0-\x1f\u200b-\u200f\ufeff\"]*[=+\-@＝＋－＠﹢﹣﹦﹫]|^[\t\r\n])")
@@ -33,7 +35,7 @@ class Entry:
     """A student of the class."""
 
     student: str
-    number: int | None = None
+    number: int | str | None = None
     name: str = ""
     email: str = ""
     canvas: str = ""
@@ -57,7 +59,8 @@ def read(course: Path) -> dict[str, Entry]:
             value = getattr(entry, column)
             if value in ("", None):
                 continue
-            other = holders.setdefault((column, key(str(value))), line)
+            same = student_number(value) if column == "number" else key(value)
+            other = holders.setdefault((column, same), line)
             if other != line:
                 raise ValueError(f"{path}, line {line}: {column} {value!r} stands in line {other} already")
         entries[entry.student] = entry
@@ -70,14 +73,18 @@ def _entry(cells: dict[str, str], place: str) -> Entry:
     student, number = values["student"], values.pop("number")
     if why := no_folder(student):
         raise ValueError(f"{place}: student {student!r} {why}")
-    if number and not re.fullmatch("[0-9]{1,18}", number):
-        raise ValueError(f"{place}: number must be a whole number, got {number!r}")
+    if number:
+        try:
+            value = student_number(number)
+        except ValueError as error:
+            raise ValueError(f"{place}: number: {error}") from None
+        number = value if number.isdecimal() else number
     if values["canvas"] and not re.fullmatch("[0-9]+", values["canvas"]):
         raise ValueError(f"{place}: canvas must be the user id, a whole number, got {values['canvas']!r}")
     for column in ("sis", "login"):  # go into the table for Canvas as they are, since Canvas finds students by them
         if safe_cell(values[column]) != values[column]:
             raise ValueError(f"{place}: {column} {values[column]!r} is a formula for a spreadsheet")
-    return Entry(number=int(number) if number else None, **values)
+    return Entry(number=number or None, **values)
 
 
 def table(path: Path, *required: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -120,8 +127,8 @@ def no_folder(name: str) -> str:
 
 
 def key(name: str) -> str:
-    """``name`` for comparisons: composed (Linux and macOS write an umlaut differently) and without case."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+    """``name`` for comparisons: decoded, composed (Linux and macOS write an umlaut differently) and without case."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", _decoded(name)).casefold())
 
 
 def same_name(a: str, b: str) -> bool:
@@ -131,8 +138,12 @@ def same_name(a: str, b: str) -> bool:
 
 def shown(name: str) -> str:
     """``name`` for a reader: what was not UTF-8 read as Latin-1, invisible characters that could mislead as <U+...>."""
-    text = "".join(chr(ord(c) - 0xDC00) if "\udc80" <= c <= "\udcff" else c for c in name)
-    return "".join(f"<U+{ord(c):04X}>" if _misleads(c) else c for c in text)
+    return "".join(f"<U+{ord(c):04X}>" if _misleads(c) else c for c in _decoded(name))
+
+
+def _decoded(name: str) -> str:
+    """The name of a file with its bytes that were not UTF-8 read as Latin-1."""
+    return "".join(chr(ord(c) - 0xDC00) if "\udc80" <= c <= "\udcff" else c for c in name)
 
 
 def _misleads(character: str) -> bool:
