@@ -58,8 +58,20 @@ class Question:
     def visible(self):
         return release.SECRET.sub("", self.source)
 
-    def run(self, source, number=None, disguise=None):
-        """The errors of ``source`` in place of the test, and the submission's names, as another number makes them."""
+    @property
+    def hidden(self):
+        return release.SECRET.search(self.source)[2]
+
+    def run(self, *sources, number=None, disguise=None):
+        """The error of each source in place of the test, for a student's number; empty where there is none."""
+        return self.run_and_look(*sources, number=number, disguise=disguise)[0]
+
+    def answers(self, number):
+        """What the master answers for a number, in words; functions count as their names."""
+        _, submitted = self.run_and_look(number=number)
+        return str({name: getattr(submitted[name], "__name__", submitted[name]) for name in sorted(self.asked)})
+
+    def run_and_look(self, *sources, number=None, disguise=None):
         submitted = dict(self.submitted)
         tests = Tests(Plain(submitted, disguise))
         tests.namespace, tests.made = dict(self.namespace), set(self.made)
@@ -67,7 +79,7 @@ class Question:
             submitted["STUDENT"] = number
             for cell in self.changing:
                 execute(cell, submitted, tests)
-        return errors(tests, source), submitted
+        return [error(tests, source) for source in sources], submitted
 
 
 def execute(cell, submitted, tests):
@@ -75,11 +87,12 @@ def execute(cell, submitted, tests):
     with contextlib.redirect_stdout(io.StringIO()):
         exec(compile(cell.source, identity(cell), "exec"), submitted)
     if cell.metadata.nbgrader["locked"]:
-        assert not errors(tests, cell.source)
+        assert not error(tests, cell.source)
 
 
-def errors(tests, source):
-    return "\n".join(output.evalue for output in tests.run(source) if output.output_type == "error")
+def error(tests, source):
+    """The error that a locked cell ends with, its kind first."""
+    return "".join(f"{o.ename}: {o.evalue}" for o in tests.run(source) if o.output_type == "error")
 
 
 class Reach:
@@ -123,7 +136,7 @@ class Master:
                 continue
             if label["grade"]:
                 self.questions.append(Question(cell, parameters, changing, submitted, tests))
-                errors(tests, cell.source)  # later tests may use what it defines
+                error(tests, cell.source)  # later tests may use what it defines
             else:
                 execute(cell, submitted, tests)
                 if parameters or "STUDENT" in names(cell.source)[0]:
@@ -177,8 +190,7 @@ def test_every_number_up_to_10000_earns_every_automatic_point(master):
     for question in master.questions:
         values = {tuple(map(str, (master.mine(n)[p] for p in question.parameters))): n for n in reversed(NUMBERS)}
         for number in values.values():
-            error, _ = question.run(question.source, number)
-            assert not error, f"{question.name}, STUDENT = {number}: {error}"
+            assert question.run(question.source, number=number) == [""], f"{question.name}, STUDENT = {number}"
 
 
 def test_no_two_of_200_consecutive_numbers_share_all_parameters(master):
@@ -190,22 +202,18 @@ def test_no_answers_are_right_for_more_than_10_of_200_consecutive_numbers(master
     for question in master.questions:
         if question.parameters:
             for numbers in CLASSES:
-                found = Counter(answers(question, number) for number in numbers)
+                found = Counter(question.answers(number) for number in numbers)
                 assert max(found.values()) <= 10, (question.name, numbers, found.most_common(1))
 
 
-def answers(question, number):
-    """What the master answers for a number, in words; functions count as their names."""
-    _, submitted = question.run("", number)
-    return str({name: getattr(submitted[name], "__name__", submitted[name]) for name in sorted(question.asked)})
-
-
-def changed(result, tensor=lambda x: x, number=lambda x: x):
-    """A result with its tensors and numbers replaced, also in lists, tuples and dictionaries."""
-    again = functools.partial(changed, tensor=tensor, number=number)
+def changed(result, tensor=lambda x: x, number=lambda x: x, word=lambda x: x):
+    """A result with its tensors, numbers and words replaced, also in lists, tuples and dictionaries."""
+    again = functools.partial(changed, tensor=tensor, number=number, word=word)
     if isinstance(result, torch.Tensor):
         return tensor(result)
-    if isinstance(result, (int, float)) and not isinstance(result, bool):
+    if isinstance(result, str):
+        return word(result)
+    if isinstance(result, (int, float)):
         return number(result)
     if isinstance(result, (list, tuple)):
         return type(result)(map(again, result))
@@ -224,8 +232,19 @@ def test_the_visible_part_refuses_float32_where_float64_is_asked(master):
 
         question.run(question.source, disguise=functools.partial(changed, tensor=narrow))
         if narrowed:
-            error, _ = question.run(question.visible, disguise=functools.partial(changed, tensor=narrow))
+            [error] = question.run(question.visible, disguise=functools.partial(changed, tensor=narrow))
             assert re.search("float32|float64", error), (question.name, error)
+
+
+WRONG = functools.partial(changed, tensor=lambda x: x + 1000.0, number=lambda x: x + 1000.0, word=lambda x: f"not {x}")
+
+
+def test_both_parts_refuse_a_wrong_result_and_none_of_their_mistakes_raises(master):
+    """The hidden part is asked after the visible one has failed, and has to find there what it uses."""
+    for question in master.questions:
+        if any(callable(question.submitted[name]) for name in question.asked):
+            for error in question.run(question.visible, question.hidden, disguise=WRONG):
+                assert error.startswith("AssertionError: "), (question.name, error)
 
 
 DISGUISES = {
@@ -234,7 +253,7 @@ DISGUISES = {
     "one axis more": {"tensor": lambda x: x[None]},
     "lists": {"tensor": torch.Tensor.tolist},
     "arrays": {"tensor": torch.Tensor.numpy},
-    "tensors": {"number": torch.tensor},
+    "tensors": {"number": lambda x: x if isinstance(x, bool) else torch.tensor(x)},
     "complex": {"tensor": lambda x: x + 0j},
 }
 
@@ -243,10 +262,9 @@ DISGUISES = {
 def test_the_hidden_part_refuses_no_form_of_a_result_that_the_visible_one_takes(master, disguise):
     form = functools.partial(changed, **DISGUISES[disguise])
     for question in master.questions:
-        error, _ = question.run(question.visible, disguise=form)
-        if not error:
-            error, _ = question.run(question.source, disguise=form)
-            assert not error, (question.name, disguise, error)
+        [visible] = question.run(question.visible, disguise=form)
+        [whole] = question.run(question.source, disguise=form)
+        assert visible or not whole, (question.name, disguise, whole)
 
 
 HEADING = re.compile(r"^#+ (.*?) \((\d+) points, (\d+) minutes\)$", re.MULTILINE)
