@@ -4,9 +4,9 @@
 
 runs the master with its own solutions. What a visible test has written down as results is compared with what the
 hidden part of the same cell computes for the visible cases: the right results with its reference (with the solution,
-where there is none), those of a mistake with its mistake of the same message. Numbers that no longer agree are replaced;
---seeds adds N to the seeds of the hidden parts. Then the master is run once more. Without --write the changes are only
-shown.
+where there is none), those of a mistake with its mistake of the same message. Numbers that no longer agree are
+replaced; --seeds adds N to the seeds of the hidden parts. Then the master is run once more. Without --write the changes
+are only shown.
 """
 
 import argparse
@@ -228,10 +228,8 @@ def compare(test: Test, tests: list[Test]) -> tuple[Edits, list[str]]:
         old = [(value, node) for value, node in written if not any(agree(value, x, tolerance) for x in found)]
         new = [x for x in found if not any(agree(value, x, tolerance) for value, _ in written)]
         place = f"{test.cell}: {test.check.name}: {message}"
-        if len(new) < len(old):
-            by_hand += [
-                place for _, node in old if node or test.check.cases != [()]
-            ]  # answers in a loop show their place
+        if len(new) < len(old):  # it cannot be known which of them is which; mistakes of answers in a loop are not told
+            by_hand += [place for _, node in old if node or test.check.cases != [()]]
             continue
         for (value, node), x in zip(old, new, strict=False):
             if isinstance(value, Tensor) and len({torch.as_tensor(result).shape for result in x}) == 1:
@@ -332,8 +330,8 @@ def main() -> None:
     if options.write:
         nbformat.write(notebook, options.notebook)
     if result.by_hand:
-        print("Left to you; mistakes without a partner in the hidden part, if you changed their cases:")
-        print("", *result.by_hand, sep="\n  ")
+        print("Left to you (a mistake here has no partner in the hidden part: look at it if you changed its cases):")
+        print(*dict.fromkeys(f"  {line}" for line in result.by_hand), sep="\n")
     if result.wrong:
         sys.exit("\n  ".join(["The renewed master does not pass:", *result.wrong]))
     print("The renewed master passes.")
