@@ -46,7 +46,7 @@ def in_moodle(name):
 def in_canvas(name):
     """A full name as Canvas writes it there: the last word first, letters and digits only, in lower case."""
     *first, last = name.split()
-    return re.sub(r"\W", "", "".join([last, *first])).lower()
+    return "".join(c for c in "".join([last, *first]).lower() if unicodedata.category(c)[0] in "LMN" or c == "_")
 
 
 class Entry(zipfile.ZipInfo):
@@ -170,9 +170,7 @@ def round_trip(small, system, students):
         assert [row["Identifier"] for row in table] == [f"Participant {500 + n}" for n in range(12)]
         assert [row["Grade"] for row in table] == [str(50 + n) for n in range(12)]
         with zipfile.ZipFile(small.root / "export" / "moodle-small-feedback.zip") as archive:
-            pages = {
-                MOODLE.fullmatch(name.split("/")[0])["id"]: archive.read(name).decode() for name in archive.namelist()
-            }
+            pages = {MOODLE.fullmatch(str(Path(n).parent))["id"]: archive.read(n).decode() for n in archive.namelist()}
         assert pages == {str(500 + n): student for n, student in enumerate(students)}
     else:
         assert table[0]["Student"].strip() == "Points Possible" and table[0]["small"] == "100"
@@ -284,7 +282,7 @@ def test_a_hostile_file_is_refused_and_the_others_are_taken(small, tmp_path, nam
     ]
     path, before = zipped(tmp_path / "all.zip", files), tree(tmp_path)
     lines = import_zip(path, "small", small.root)
-    assert [line for line in lines if reason in line and "Eve" in line or "Eve" in name and reason in line]
+    assert [line for line in lines if reason in line]
     assert texts(small) == {"Ann": "a", "Bob": "b"}
     new = tree(tmp_path) - before
     assert {path for path in new if not path.startswith("course/submitted")} == {"course/lms.json"}
@@ -365,9 +363,8 @@ def test_names_of_files_are_read_in_the_encoding_that_they_are_in(small, tmp_pat
 def test_accents_written_otherwise_find_the_same_folder(small, tmp_path):
     (small.root / "submitted" / os.fsdecode(b"M\xfcller")).mkdir(parents=True)
     (small.root / "submitted" / unicodedata.normalize("NFD", "Jörg")).mkdir(parents=True)
-    files = [
-        (f"{s}_{n}_assignsubmission_file_/small.ipynb", notebook(small, s)) for n, s in enumerate(("Jörg", "Müller"))
-    ]
+    end = "_assignsubmission_file_/small.ipynb"
+    files = [(name + end, notebook(small, name[:-2])) for name in ("Jörg_1", "Müller_2")]
     import_zip(zipped(tmp_path / "all.zip", files), "small", small.root)
     assert {key(student): text for student, text in texts(small).items()} == {"jörg": "Jörg", "müller": "Müller"}
     assert len(list((small.root / "submitted").iterdir())) == 2
@@ -380,25 +377,19 @@ def test_students_of_the_same_name_are_kept_apart(small, tmp_path):
 
 
 def test_a_name_taken_by_somebody_else_replaces_nothing(small, tmp_path):
-    first, second = (
-        [("Ann_1_assignsubmission_file_/small.ipynb", "a")],
-        [("Ann_2_assignsubmission_file_/small.ipynb", "e")],
-    )
-    import_zip(zipped(tmp_path / "1.zip", [(first[0][0], notebook(small, "a"))]), "small", small.root)
-    lines = import_zip(zipped(tmp_path / "2.zip", [(second[0][0], notebook(small, "e"))]), "small", small.root)
-    assert texts(small) == {"Ann": "a", "Ann (2)": "e"}
+    for number in (1, 2):
+        files = [(f"Ann_{number}_assignsubmission_file_/small.ipynb", notebook(small, str(number)))]
+        lines = import_zip(zipped(tmp_path / "all.zip", files), "small", small.root)
+    assert texts(small) == {"Ann": "1", "Ann (2)": "2"}
     assert lines == ["Ann (2): new, from small.ipynb; somebody else than Ann with id 1"]
 
 
 def test_blind_marking_is_told_apart_by_numbers(small, tmp_path):
     moodle = [("Participant_7_assignsubmission_file_/small.ipynb", notebook(small, "p"))]
-    canvas = [
-        ("anon_x3fB2_77_small.ipynb", notebook(small, "x")),
-        ("LATE_anon_a1_78_small.ipynb", notebook(small, "a")),
-    ]
+    canvas = [(f"{name}_small.ipynb", notebook(small, name[-2:])) for name in ("anon_x3fB2_77", "LATE_anon_a1_78")]
     import_zip(zipped(tmp_path / "moodle.zip", moodle), "small", small.root)
     lines = import_zip(zipped(tmp_path / "canvas.zip", canvas), "small", small.root)
-    assert texts(small) == {"Participant (7)": "p", "anon_x3fB2": "x", "anon_a1": "a"}
+    assert texts(small) == {"Participant (7)": "p", "anon_x3fB2": "77", "anon_a1": "78"}
     assert about(lines, "anon_a1").endswith("marked as late by Canvas")
 
 
