@@ -147,9 +147,9 @@ def a_class(built, port):
         ),
     }
     for student, (cell, code) in ANSWERS.items():
-        fails = [f"{cell}-test"] + ["extend-test"] * (cell == "sum_factor")  # the master's extend calls sum_factor
+        fails = [f"{cell}-test"]
         handed_in[student] = built.answered(**{cell: code}), fails
-    handed_in["thief"] = built.answered(sum_factor=thief), ["sum_factor-test", "extend-test"]
+    handed_in["thief"] = built.answered(sum_factor=thief), ["sum_factor-test"]
     return handed_in
 
 
