@@ -9,6 +9,7 @@ import builtins
 import contextlib
 import functools
 import io
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -18,7 +19,9 @@ import pytest
 import torch
 
 import release
-from submission import Tests, identity, names
+import submission
+import wire
+from submission import identity, names
 
 FOLDER = Path(release.HERE)
 MASTERS = sorted(path.stem for path in (FOLDER / "source").glob("*/*.ipynb"))
@@ -62,23 +65,24 @@ class Question:
     def hidden(self):
         return release.SECRET.search(self.source)[2]
 
-    def run(self, *sources, number=None, disguise=None):
-        """The error of each source in place of the test, for a student's number; empty where there is none."""
-        return self.run_and_look(*sources, number=number, disguise=disguise)[0]
+    def run(self, *sources, **how):
+        """The error of each source in place of the test; empty where there is none."""
+        return self.run_and_look(*sources, **how)[0]
 
     def answers(self, number):
         """What the master answers for a number, in words; functions count as their names."""
         _, submitted = self.run_and_look(number=number)
         return str({name: getattr(submitted[name], "__name__", submitted[name]) for name in sorted(self.asked)})
 
-    def run_and_look(self, *sources, number=None, disguise=None):
+    def run_and_look(self, *sources, number=None, disguise=None, instead=""):
         submitted = dict(self.submitted)
-        tests = Tests(Plain(submitted, disguise))
+        tests = submission.Tests(Plain(submitted, disguise))
         tests.namespace, tests.made = dict(self.namespace), set(self.made)
         if number is not None:
             submitted["STUDENT"] = number
             for cell in self.changing:
                 execute(cell, submitted, tests)
+        exec(instead, submitted)
         return [error(tests, source) for source in sources], submitted
 
 
@@ -126,7 +130,7 @@ class Master:
         self.name = name
         self.notebook = nbformat.read(FOLDER / "source" / name / f"{name}.ipynb", as_version=4)
         submitted, self.questions, changing, reach = {"__name__": "__main__"}, [], [], Reach()
-        tests = Tests(Plain(submitted))
+        tests = submission.Tests(Plain(submitted))
         for cell in self.notebook.cells:
             label = cell.metadata.get("nbgrader")
             if not label or cell.cell_type != "code":
@@ -265,6 +269,24 @@ def test_the_hidden_part_refuses_no_form_of_a_result_that_the_visible_one_takes(
         [visible] = question.run(question.visible, disguise=form)
         [whole] = question.run(question.source, disguise=form)
         assert visible or not whole, (question.name, disguise, whole)
+
+
+ANSWERS = [
+    (path.stem, *re.fullmatch(r'([\w-]+)(?: names "([^"]*)")?\n(.*)', block, re.DOTALL).groups())
+    for path in sorted((Path(__file__).parent / "answers").glob("*.py"))
+    for block in re.split(r"^# %% ", path.read_text(), flags=re.MULTILINE)[1:]
+]
+
+
+def through_the_wire(result):
+    return wire.unpack(json.loads(json.dumps(wire.pack(result))))
+
+
+@pytest.mark.parametrize(("name", "test", "mistake", "answer"), ANSWERS, ids=[f"{a[0]}-{a[1]}" for a in ANSWERS])
+def test_other_right_answers_earn_the_points_and_likely_wrong_ones_are_named(name, test, mistake, answer):
+    [question] = [question for question in read(name).questions if question.name == test]
+    [error] = question.run(question.source, instead=answer, disguise=through_the_wire)
+    assert mistake in error if mistake else not error
 
 
 HEADING = re.compile(r"^#+ (.*?) \((\d+) points, (\d+) minutes\)$", re.MULTILINE)
