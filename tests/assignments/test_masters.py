@@ -210,6 +210,15 @@ def test_no_answers_are_right_for_more_than_10_of_200_consecutive_numbers(master
                 assert max(found.values()) <= 10, (question.name, numbers, found.most_common(1))
 
 
+def test_no_answer_uses_another_answer_that_has_points_of_its_own(master):
+    """A mistake costs its points once."""
+    asked = {name for question in master.questions for name in question.asked}
+    for cell in master.notebook.cells:
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("solution"):
+            used, made = names(cell.source)
+            assert not (used - made) & asked, identity(cell)
+
+
 def changed(result, tensor=lambda x: x, number=lambda x: x, word=lambda x: x):
     """A result with its tensors, numbers and words replaced, also in lists, tuples and dictionaries."""
     again = functools.partial(changed, tensor=tensor, number=number, word=word)
