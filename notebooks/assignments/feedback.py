@@ -45,7 +45,7 @@ NUMBER = re.compile(r"\d{1,4}")
 ATTRIBUTES = {
     ("a", "href"): re.compile(r"(https?://|mailto:)\S+"),
     ("code", "class"): re.compile("formula( display)?"),
-    ("img", "src"): DATA_URI,
+    ("img", "src"): re.compile(""),  # those that were looked at
     ("img", "alt"): re.compile(".*", re.DOTALL),
     ("img", "width"): NUMBER,
     ("img", "height"): NUMBER,
@@ -55,6 +55,7 @@ ATTRIBUTES = {
     ("th", "colspan"): re.compile(r"\d\d?"),
     ("th", "rowspan"): re.compile(r"\d\d?"),
 }
+LINK = "noopener noreferrer nofollow"
 FORMULA = re.compile('<code class="formula( display)?">([^<]*)</code>')
 MATHML = {
     "math", "menclose", "mfrac", "mi", "mn", "mo", "mover", "mpadded", "mroot", "mrow", "mspace", "msqrt", "mstyle",
@@ -137,6 +138,8 @@ def formula(tex: str, display: bool) -> str:
                 for name, value in element.attrib.items()
                 if name in MATHML_ATTRIBUTES and MATHML_ATTRIBUTES[name].fullmatch(value)
             }
+            if re.fullmatch("[a-zA-Z]{2,}", words) and element.tag in ("mi", "mo"):  # sin, softmax
+                element.tag, element.attrib = "mo", element.attrib | {"lspace": "0em", "rspace": "0.167em"}
         html = ElementTree.tostring(math, encoding="unicode")
     except Exception:  # latex2mathml raises all sorts of errors on broken TeX
         return source
@@ -148,12 +151,13 @@ def clean(html: str, attachments: dict | None = None, headings: bool = False) ->
 
     Pictures that were handed in are put in, others leave their name and the reason; formulas become MathML.
     """
-    soup = BeautifulSoup(html, "html.parser")
+    soup, shown_pictures = BeautifulSoup(html, "html.parser"), set()
     for image in soup("img"):
         source = str(image.get("src", ""))
         name = source.removeprefix("attachment:") if not source.startswith("data:") else "in the text"
         try:
             image["src"] = picture(source, attachments or {})
+            shown_pictures.add(image["src"])
             image["alt"] = str(image.get("alt", "")).strip() or f"picture {unquote(name)}"
         except ValueError as reason:
             image.replace_with(f"[picture {unquote(name)[:500]} not shown: {reason}]")
@@ -161,15 +165,21 @@ def clean(html: str, attachments: dict | None = None, headings: bool = False) ->
         if not link.get_text().strip():
             link.append(str(link.get("href", "")))
     for head in soup("th"):
-        if not head.get_text().strip():
-            head.name = "td"
+        if not head.get_text().strip() or head.find(class_="formula"):
+            head.name = "td"  # a heading without words, for those who listen to the page
+
+    def kept(tag, name, value):
+        if name == "src":
+            return value if value in shown_pictures else None
+        return value if re.fullmatch(ATTRIBUTES.get((tag, name), LINK), value) else None
+
     harmless = nh3.clean(
         str(soup),
         tags=TAGS | HEADINGS if headings else TAGS,
         attributes={tag: {name for other, name in ATTRIBUTES if other == tag} for tag, _ in ATTRIBUTES},
-        attribute_filter=lambda tag, name, value: value if ATTRIBUTES[tag, name].fullmatch(value) else None,
+        attribute_filter=kept,
         url_schemes={"http", "https", "mailto", "data"},
-        link_rel="noopener noreferrer nofollow",
+        link_rel=LINK,
     )
     return FORMULA.sub(lambda found: formula(unescape(found[2]), bool(found[1])), harmless)
 
@@ -360,11 +370,11 @@ class Scores(GetGrades):
 
 def rows(nb: NotebookNode) -> list[dict]:
     """A row for each graded cell: its question, points, score and what the test said; the cell gets its row."""
-    found, question = [], ""
+    found, question, place = [], "", None
     for cell in nb.cells:
         heading = re.match(r"#+ +(.+)", cell.source) if cell.cell_type == "markdown" and is_locked(cell) else None
         if heading:
-            question = re.sub(r"\s*\([^()]*\b(points?|minutes)\b[^()]*\)\s*$", "", heading[1])
+            question, place = re.sub(r"\s*\([^()]*\b(points?|minutes)\b[^()]*\)\s*$", "", heading[1]), cell
         label = cell.metadata.get("nbgrader", {})
         if "points" in label and "score" in label:
             errors = [output for output in cell.get("outputs", []) if output.output_type == "error"]
@@ -372,11 +382,12 @@ def rows(nb: NotebookNode) -> list[dict]:
                 "question": question or label["grade_id"],
                 "unread": label.get("unread", False),
                 "message": "\n".join(error.evalue or error.ename for error in errors),
-                "anchor": f"score-{len(found) + 1}",
+                "anchor": f"question-{len(found) + 1}",
             }
             if any(row["question"] == other["question"] for other in found):
                 row["question"] += f" ({label['grade_id']})"
             cell.metadata["row"] = row
+            (place or cell).metadata["anchor"], place = row["anchor"], None
             found.append(row)
     return found
 
