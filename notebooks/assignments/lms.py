@@ -247,7 +247,7 @@ def _students(
     listed = {person.id: _listed(person, entries.values()) for person in persons}
     claims = Counter(listed.values())
     surest = {student: min(sure for sure, other in claims if other == student) for _, student in claims}
-    names = Counter(key(person.name) for person in persons)
+    names, reserved = Counter(key(person.name) for person in persons), set(map(key, entries))
     for person in persons:
         me, why = (person.system, person.id), []
         sure, student = listed[person.id]
@@ -255,7 +255,7 @@ def _students(
             student = before.get(me) or folder_name(person.name)
             if entries:
                 why.append("not found in roster.csv")
-            if me not in before and (names[key(person.name)] > 1 or key(person.name) == "participant"):
+            if me not in before and (names[key(person.name)] > 1 or key(student) in {"participant", *reserved}):
                 student = folder_name(person.name, person.id)
         student = folders.get(key(student), student)
         owner = owners.setdefault(key(student), me)

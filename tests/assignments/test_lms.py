@@ -384,6 +384,15 @@ def test_a_name_taken_by_somebody_else_replaces_nothing(small, tmp_path):
     assert lines == ["Ann (2): new, from small.ipynb; somebody else than Ann with id 1"]
 
 
+def test_somebody_called_like_a_folder_of_the_roster_does_not_get_it(small, tmp_path):
+    (small.root / "roster.csv").write_text("student,name\nann,Ann Lee\n")
+    end = "_assignsubmission_file_/small.ipynb"
+    files = [("Ann Lee_1" + end, notebook(small, "1")), ("Ann_2" + end, notebook(small, "2"))]
+    lines = import_zip(zipped(tmp_path / "all.zip", files), "small", small.root)
+    assert texts(small) == {"Ann Lee": "1", "Ann (2)": "2"}
+    assert all(line.endswith("not found in roster.csv") for line in lines)
+
+
 def test_blind_marking_is_told_apart_by_numbers(small, tmp_path):
     moodle = [("Participant_7_assignsubmission_file_/small.ipynb", notebook(small, "p"))]
     canvas = [(f"{name}_small.ipynb", notebook(small, name[-2:])) for name in ("anon_x3fB2_77", "LATE_anon_a1_78")]
