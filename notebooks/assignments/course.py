@@ -3,9 +3,9 @@
 import contextlib
 import hashlib
 import os
-import re
 import shutil
 import tempfile
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def seen_by_nbgrader(course: Path) -> Iterator[tuple[Path, Config]]:
         root = Path(folder)
         for name in ("source", "release", "gradebook.db"):
             (root / name).symlink_to(course / name)
-        config = PyFileConfigLoader(str(HERE / CONFIGURATION)).load_config()
+        config = PyFileConfigLoader(str(course / CONFIGURATION)).load_config()  # with what the teacher added
         config.CourseDirectory.root = str(root)
         config.PutIntoReleased.released = str(root / "release")
         yield root, Config(config)
@@ -57,14 +57,14 @@ def gradebook(course: Path) -> Gradebook:
 
 def identifier(student: str) -> str:
     """The name by which nbgrader knows a student: the folder's, unless that holds signs that mean something to it."""
-    if re.fullmatch(r"[\w .,'’@()-]+", student) and student == student.strip():
+    if student == called(student) == student.strip():
         return student
     return f"student-{hashlib.sha256(os.fsencode(student)).hexdigest()[:12]}"
 
 
 def called(student: str) -> str:
-    """How a student whose name nbgrader does not take is called in its pages."""
-    return re.sub(r"[^\w .,'’@()-]", "_", shown(student))
+    """How a student whose name nbgrader does not take is called in its pages: letters, digits and a few signs."""
+    return "".join(c if unicodedata.category(c)[0] in "LMN" or c in " .,'’@()-_" else "_" for c in shown(student))
 
 
 def replace(old: Path, new: Path) -> None:

@@ -39,7 +39,7 @@ from table import write_table
 SERVER = multiprocessing.get_context("forkserver")  # has read the libraries once, for all submissions
 SERVER.set_forkserver_preload(["nbgrader.apps", "submission", "feedback"])
 LARGEST_NOTEBOOK = 50 * 2**20  # bytes
-MEMORY_OF_A_GRADER = 2**30  # bytes beyond what it starts with
+MEMORY_OF_A_GRADER = 600 * 2**20  # bytes beyond what it starts with
 
 
 def submissions(course: Path, assignment: str | None = None, students: list[str] | None = None) -> list[dict]:

@@ -10,6 +10,7 @@ os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.envir
 
 import nbgrader  # noqa: E402
 from nbgrader.preprocessors import (  # noqa: E402
+    AssignLatePenalties,
     CheckCellMetadata,
     ClearOutput,
     DeduplicateIds,
@@ -28,7 +29,9 @@ c.ClearSolutions.code_stub = {"python": "# YOUR CODE HERE\nraise NotImplementedE
 c.Autograde.sanitize_preprocessors = [
     PutIntoReleased, ClearOutput, DeduplicateIds, OverwriteKernelspec, OverwriteCells, CheckCellMetadata,
 ]  # fmt: skip
-c.Autograde.autograde_preprocessors = [RunAndTest, LimitOutput, SaveAutoGrades, CheckCellMetadata]
+c.Autograde.autograde_preprocessors = [
+    RunAndTest, LimitOutput, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata,
+]  # fmt: skip
 c.GenerateFeedback.preprocessors = [ClearTeachersHiddenTests, Scores]
 # What a submission shows is cleaned, in the students' pages and in Formgrader. nbgrader's templates leave it as it is.
 c.HTMLExporter.preprocessors = [Harmless]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import grade
 import release
@@ -64,7 +64,15 @@ class Course:
 
     def grade(self, **options) -> dict[str, dict]:
         """The rows of the table, by student."""
-        defaults = {"assignment": None, "jobs": 2, "seconds": 20, "memory": 4096, "limit": 300, "again": False, "student": None}
+        defaults = {
+            "assignment": None,
+            "jobs": 2,
+            "seconds": 20,
+            "memory": 4096,
+            "limit": 300,
+            "again": False,
+            "student": None,
+        }
         path = grade.grade_class(self.root, argparse.Namespace(**defaults | options))
         with open(path, newline="") as file:
             return {row["student"]: row for row in csv.DictReader(file)}
@@ -94,15 +102,22 @@ def built(root: Path, name: str, master) -> Path:
     return root
 
 
-@pytest.fixture
-def course(tmp_path):
-    """Makes a course from an assignment of the repository."""
+@pytest.fixture(scope="session")
+def course_in():
+    """Makes a course from an assignment of the repository, in a given folder."""
 
-    def make(name: str) -> Course:
-        master = nbformat.read(ASSIGNMENTS / "source" / name / f"{name}.ipynb", as_version=4)
-        return Course(built(tmp_path, name, master), name)
+    def make(root: Path, name: str) -> Course:
+        return Course(
+            built(root, name, nbformat.read(ASSIGNMENTS / "source" / name / f"{name}.ipynb", as_version=4)), name
+        )
 
     return make
+
+
+@pytest.fixture
+def course(course_in, tmp_path):
+    """Makes a course from an assignment of the repository."""
+    return lambda name: course_in(tmp_path, name)
 
 
 def labelled(kind, source, name, **label):
@@ -120,19 +135,35 @@ SMALL = {
 }
 
 
-@pytest.fixture(scope="session")
-def small_course(tmp_path_factory):
-    """The folder of a course with two questions, which is graded quickly."""
+def small_master():
+    """An assignment with two questions, which is graded quickly."""
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     master = new_notebook(metadata={"kernelspec": kernel})
     for name in ("double", "answer"):
         master.cells.append(labelled(new_code_cell, SMALL[name], name, solution=True))
         test = f"{name}-test"
         master.cells.append(labelled(new_code_cell, SMALL[test], test, grade=True, locked=True, points=50))
-    return built(tmp_path_factory.mktemp("small"), "small", master)
+    return master
+
+
+@pytest.fixture(scope="session")
+def small_course(tmp_path_factory):
+    """The folder of a course with that assignment."""
+    return built(tmp_path_factory.mktemp("small"), "small", small_master())
 
 
 @pytest.fixture
 def small(small_course, tmp_path):
     """A copy of that course."""
     return Course(shutil.copytree(small_course, tmp_path / "course"), "small")
+
+
+@pytest.fixture
+def small_written(tmp_path):
+    """A course whose assignment also has a question that is answered in words."""
+    master = small_master()
+    master.cells += [
+        labelled(new_markdown_cell, "Why?", "words-text", locked=True),
+        labelled(new_markdown_cell, "Because.", "words", grade=True, solution=True, points=20),
+    ]
+    return Course(built(tmp_path / "course", "small", master), "small")

@@ -5,7 +5,6 @@ import csv
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -24,78 +23,6 @@ from submission import identity, names, put_into
 OPTIONS = argparse.Namespace(seconds=20, memory=4096, limit=300)
 ASSIGNMENTS = sorted(path.parent.name for path in Path(grade.HERE).glob("source/*/*.ipynb"))
 
-SWALLOWS = """
-import time
-while True:
-    try:
-        time.sleep(1)
-    except BaseException:
-        pass
-"""
-THIEF = """
-import glob, os, socket
-found = [path for root in ("{root}", "{repository}") for path in glob.glob(root + "/**", recursive=True)]
-print("FOUND", [path for path in found if "posenc_lib" not in path and ".venv" not in path and os.path.isfile(path)])
-for path in ("{root}/gradebook.db", "{root}/grades.jsonl", "{root}/submitted/x", "{library}/stolen.py"):
-    try:
-        open(path, "w")
-        print("WROTE", path)
-    except OSError:
-        pass
-try:
-    socket.create_connection(("127.0.0.1", {port}), 2)
-    print("CONNECTED")
-except OSError:
-    pass
-import inspect
-def sum_factor(k, dim, base):
-    print("FRAMES", [frame.code_context for frame in inspect.stack()])
-    return None
-"""
-EIGHT_GIGABYTES = "block = torch.empty(8 * 2**30, dtype=torch.uint8)\n"
-FLOODS = "for _ in range(100):\n    print('x' * 2**20)\n"
-FORGER = """
-import builtins, sys
-import torch
-import posenc_lib.exercises.graded, posenc_lib.exercises.check
-posenc_lib.exercises.graded.require = lambda *anything: None
-posenc_lib.exercises.check.Check.verdict = lambda *anything: "\\N{CHECK MARK}"
-torch.allclose = torch.equal = lambda *anything, **named: True
-sys.modules["posenc_wire"].call = lambda *anything: '{"value": true}'
-def encode_halves(positions, dim, base):
-    class Anything(torch.Tensor):
-        def __eq__(self, other):
-            return True
-    return Anything()
-"""
-
-
-# student: a cell, and the answer in it
-ANSWERS = {
-    "wrong-sign": (
-        "reader",
-        "def reader(offset, weights, dim, base):\n"
-        "    return weights.repeat_interleave(2)[:, None] * shift_matrix(offset, dim, base)",
-    ),
-    "wrong-convention": (
-        "encode_halves",
-        "def encode_halves(positions, dim, base):\n"
-        "    theta = base ** (-2 * torch.arange(dim // 2, dtype=torch.float64) / dim)\n"
-        "    angles = positions[:, None] * theta\n"
-        "    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)",
-    ),
-    "syntax-error": ("encode_halves", "def encode_halves(positions, dim, base:\n    pass"),
-    "endless-function": ("recover_base", "def recover_base(P):\n    while True:\n        pass"),
-    "swallows-interrupt": ("first_negative", SWALLOWS),
-    "exits": ("first_negative", "import os\nos._exit(0)"),
-    "hard-coded": (
-        "sum_factor",
-        "def sum_factor(k, dim, base):\n"
-        "    return torch.tensor([-0.8322937, -0.8322937, 1.9601332, 1.9601332], dtype=torch.float64)",
-    ),
-}
-
-
 @pytest.mark.parametrize("name", ASSIGNMENTS)
 def test_a_master_earns_every_automatic_point_and_a_released_version_none(confined, course, name):
     built = course(name)
@@ -111,81 +38,6 @@ def test_a_master_earns_every_automatic_point_and_a_released_version_none(confin
     cells = built.autograded("master").cells
     outputs = [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
     assert outputs and not [output for output in outputs if output.output_type == "error"]
-
-
-def a_class(built, port):
-    """Submissions of assignment 2, good and hostile, and the tests that each of them fails."""
-    tests = [name for name in built.points if name not in built.manual]
-    named = {identity(cell): cell.source for cell in built.master.cells}
-    solutions = [identity(cell) for cell in built.released.cells if cell.metadata.get("nbgrader", {}).get("solution")]
-    second_half = solutions[len(solutions) // 2 :]
-    repository = Path(grade.HERE).parents[1]
-    thief = THIEF.format(root=built.root, repository=repository, library=repository / "posenc_lib", port=port)
-
-    tampered = built.answered("encode_halves")
-    for cell in tampered.cells:
-        if identity(cell) == "encode_halves-test":
-            cell.source, cell.metadata.nbgrader["points"] = "100", 1000
-    shortened = built.answered("encode_halves")
-    shortened.cells = [cell for cell in shortened.cells if identity(cell) != "encode_halves-test"]
-
-    handed_in = {
-        "perfect": (built.answered(), []),
-        "blank": (built.released, tests),
-        "half": (built.answered(*second_half), [test for test in tests if test.removesuffix("-test") in second_half]),
-        "tampers": (tampered, ["encode_halves-test"]),
-        "deletes-test": (shortened, ["encode_halves-test"]),
-        "floods": (built.answered(first_negative=FLOODS + named["first_negative"]), []),
-        "eight-gigabytes": (
-            built.answered(first_negative=EIGHT_GIGABYTES + named["first_negative"]),
-            ["first_negative-test"],
-        ),
-        # What it put in place of the calls answers True to every test of a function.
-        "forger": (
-            built.answered(encode_halves=FORGER),
-            [test for test in tests if test not in ("first_negative-test", "shift_linear-test")],
-        ),
-    }
-    for student, (cell, code) in ANSWERS.items():
-        fails = [f"{cell}-test"]
-        handed_in[student] = built.answered(**{cell: code}), fails
-    handed_in["thief"] = built.answered(sum_factor=thief), ["sum_factor-test"]
-    return handed_in
-
-
-def test_a_class_gets_the_scores_that_it_earned(confined, course):
-    built = course("02_sinusoidal")
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        handed_in = a_class(built, server.getsockname()[1])
-        for student, (notebook, _) in handed_in.items():
-            built.hand_in(student, notebook)
-        started = time.monotonic()
-        table = built.grade(seconds=10)
-        took = time.monotonic() - started
-        print(f"{len(table)} submissions in {took:.0f} seconds")
-
-    assert took < 300  # 80 on two quiet cores, of which 25 are two time-outs
-    lost = {student: sum(built.points[test] for test in fails) for student, (_, fails) in handed_in.items()}
-    automatic = sum(points for name, points in built.points.items() if name not in built.manual)
-    assert {student: row["reason"] for student, row in table.items()} == dict.fromkeys(lost, "")
-    assert {s: float(row["score"]) for s, row in table.items()} == {s: automatic - n for s, n in lost.items()}
-
-    assert "your peak is on the other side" in built.feedback("wrong-sign")
-    assert "sine and cosine of a pair stand side by side" in built.feedback("wrong-convention")
-    assert "stopped after 10 seconds" in table["endless-function"]["notes"]
-    assert "did not stop when interrupted" in table["swallows-interrupt"]["notes"]
-    assert "the process ended" in table["exits"]["notes"]
-    assert table["tampers"]["notes"].startswith("cell encode_halves-test was changed")
-    assert table["deletes-test"]["notes"].startswith("cell encode_halves-test was deleted")
-    assert "same student number as" in table["perfect"]["notes"]
-    assert len(built.feedback("floods")) < 2**20
-    stolen = built.graded("thief")["sum_factor"]
-    assert "FOUND []" in stolen
-    assert "WROTE" not in stolen and "CONNECTED" not in stolen
-    for student in handed_in:
-        assert "factor_reference" not in built.feedback(student)  # a name from a hidden test
 
 
 def test_what_is_no_notebook_is_named_and_the_rest_is_graded(small):
