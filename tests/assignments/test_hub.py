@@ -13,7 +13,9 @@ from pathlib import Path
 import nbformat
 import pytest
 import requests
+import yaml
 from nbformat.v4 import new_code_cell, new_notebook
+from traitlets.config import PyFileConfigLoader
 
 from grade import HERE
 
@@ -75,13 +77,17 @@ def test_an_assignment_goes_through_the_exchange_and_comes_back_graded(hub, smal
     row = try_hub.send_around(hub, small_course / "source" / "small")
     assert (row["student"], float(row["score"]), float(row["max_score"]), row["reason"]) == ("student", 100, 100, "")
     assert try_hub.full_marks(row)
-    collected = hub.folder / "homes" / try_hub.CLASS_ACCOUNT / "class" / "submitted" / "student" / "small"
+    collected = hub.folder / "homes" / "grading" / "submitted" / "student" / "small"
     assert (collected / "timestamp.txt").read_text().endswith("UTC")
+    formgrader, teacher = f"{hub.url}/user/grading/formgrader", try_hub.Learner(hub, "teacher", "grading")
+    (found,) = teacher.ask("GET", f"{formgrader}/api/submitted_notebooks/small/small")
+    page = teacher.http.get(f"{formgrader}/submissions/{found['id']}/", timeout=60).text
+    assert "double-test" in page and "cdnjs" not in page  # with the templates of the course
     assert "BEGIN HIDDEN TESTS" not in (hub.folder / "homes" / "student" / "small" / "small.ipynb").read_text()
 
 
 def test_no_learner_gets_at_the_account_with_the_class_or_at_another_learner(hub):
-    for other in (try_hub.CLASS_ACCOUNT, "student"):
+    for other in ("grading", "student"):
         with pytest.raises(requests.HTTPError, match=r"40[34]"):
             try_hub.Learner(hub, "learner01", other).start()
 
@@ -102,3 +108,16 @@ def test_a_wrong_option_is_named(hub, option, value):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert option in done.stderr and value in done.stderr
+
+
+@pytest.mark.parametrize("account", ["learner01", "grading"])
+def test_the_configuration_for_a_cluster_knows_the_course_and_who_submits(tmp_path, monkeypatch, account):
+    values = yaml.safe_load((Path(HERE) / "hub" / "values.yaml").read_text())
+    path = tmp_path / "nbgrader_config.py"
+    text = values["singleuser"]["extraFiles"]["nbgrader"]["stringData"]
+    path.write_text(text.replace("/opt/course", str(Path(HERE).parents[1])))
+    monkeypatch.setenv("JUPYTERHUB_USER", account)
+    there, here = (PyFileConfigLoader(str(one)).load_config() for one in (path, Path(HERE) / "nbgrader_config.py"))
+    assert there.CourseDirectory.course_id == here.CourseDirectory.course_id
+    assert there.CourseDirectory.get("student_id", "grading") == account
+    assert ("HTMLExporter" in there) == (account == "grading")

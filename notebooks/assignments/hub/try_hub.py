@@ -224,6 +224,11 @@ class Learner:
             self.ask("POST", f"{self.api}/{self.account}/server")
         wait_until(self.is_there, START_LIMIT)
 
+    def stop(self) -> None:
+        """End the server and wait until it is gone."""
+        self.ask("DELETE", f"{self.api}/{self.account}/server")
+        wait_until(lambda: not self.ask("GET", f"{self.api}/{self.account}")["servers"], START_LIMIT)
+
     def is_there(self) -> bool:
         """Whether the server is up."""
         server = self.ask("GET", f"{self.api}/{self.account}")["servers"].get("")
@@ -239,13 +244,13 @@ class Learner:
         """Save a notebook on the server."""
         self.ask("PUT", f"{self.server}/contents/{path}", json={"type": "notebook", "content": notebook})
 
-    def command(self, *words: str, folder: str = ".", limit: float = 600) -> str:
-        """Run a command in a kernel of the server; what it printed.
+    def command(self, *words: str, limit: float = 600) -> str:
+        """Run a command in the learner's home, in a kernel of the server; what it printed.
 
         Raises:
             RuntimeError: if it fails.
         """
-        run = f"import subprocess; done = subprocess.run({words!r}, cwd={folder!r}, capture_output=True, text=True)"
+        run = f"import subprocess; done = subprocess.run({words!r}, capture_output=True, text=True)"
         with closing(Kernel(self, "command.ipynb", limit)) as kernel:
             error = kernel.execute(f"{run}\nprint(done.stdout + done.stderr)\ndone.check_returncode()")
         if error:
@@ -386,19 +391,21 @@ def send_around(hub: Hub, source: Path) -> dict[str, str]:
 
     Every step is a process of the teacher's or of the learner's server. The learner writes the master's answers.
     """
-    assignment, account = source.name, hub.folder / "homes" / CLASS_ACCOUNT
+    assignment, home = source.name, hub.folder / "homes" / CLASS_ACCOUNT
     teacher, learner = Learner(hub, "teacher", CLASS_ACCOUNT), Learner(hub, "student")
     teacher.start()
     learner.start()
     nbgrader, python = (sys.executable, "-m", "nbgrader"), sys.executable
-    shutil.copytree(source, account / "class" / "source" / assignment)
-    teacher.command(python, str(ASSIGNMENTS / "release.py"), "class")
-    teacher.command(*nbgrader, "release_assignment", assignment, folder="class")
+    shutil.copytree(source, home / "source" / assignment)
+    teacher.command(python, str(ASSIGNMENTS / "release.py"), ".")
+    teacher.stop()
+    teacher.start()  # Formgrader has now the configuration that release.py wrote
+    teacher.command(*nbgrader, "release_assignment", assignment)
 
     learner.command(*nbgrader, "fetch_assignment", assignment)
     path = f"{assignment}/{assignment}.ipynb"
     notebook = learner.read(path)
-    master = nbformat.read(account / "class" / "source" / path, as_version=4)
+    master = nbformat.read(home / "source" / path, as_version=4)
     answers = {cell.metadata.nbgrader.grade_id: cell.source for cell in master.cells if "nbgrader" in cell.metadata}
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("solution"):
@@ -406,9 +413,9 @@ def send_around(hub: Hub, source: Path) -> dict[str, str]:
     learner.write(path, notebook)
     learner.command(*nbgrader, "submit", assignment)
 
-    teacher.command(*nbgrader, "collect", assignment, folder="class")
-    teacher.command(python, str(ASSIGNMENTS / "grade.py"), "class")
-    with open(account / "class" / "grades.csv", newline="") as file:
+    teacher.command(*nbgrader, "collect", assignment)
+    teacher.command(python, str(ASSIGNMENTS / "grade.py"), ".")
+    with open(home / "grades.csv", newline="") as file:
         (row,) = csv.DictReader(file)
     return row
 
