@@ -34,9 +34,9 @@ LARGEST_PICTURE, MOST_PIXELS = 5 * 2**20, 40_000_000
 PICTURES = ("PNG", "JPEG", "GIF", "WEBP")
 DATA_URI = re.compile(r"data:image/\w+;base64,[A-Za-z0-9+/=]*")
 
-HEADINGS = {f"h{level}" for level in range(2, 7)}
+TEACHERS_TAGS = {"a", *(f"h{level}" for level in range(2, 7))}
 TAGS = {
-    "a", "abbr", "b", "blockquote", "br", "caption", "code", "dd", "del", "details", "div", "dl", "dt", "em", "hr",
+    "abbr", "b", "blockquote", "br", "caption", "code", "dd", "del", "details", "div", "dl", "dt", "em", "hr",
     "i", "img", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q", "s", "samp", "small", "span", "strong", "sub",
     "summary", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "u", "ul", "var",
 }  # fmt: skip
@@ -146,10 +146,12 @@ def formula(tex: str, display: bool) -> str:
     return f'<span class="formula" tabindex="0">{html}</span>' if display else html
 
 
-def clean(html: str, attachments: dict | None = None, headings: bool = False) -> str:
+def clean(html: str, attachments: dict | None = None, own: bool = False) -> str:
     """``html`` without all that could act in the page, ask another computer for something or change the page's look.
 
-    Pictures that were handed in are put in, others leave their name and the reason; formulas become MathML.
+    Pictures that were handed in are put in, others leave their name and the reason; formulas become MathML. Only in a
+    teacher's ``own`` text headings are headings of the page, and links can be clicked: a link into nbgrader's own pages
+    can make them run a script.
     """
     soup, shown_pictures = BeautifulSoup(html, "html.parser"), set()
     for image in soup("img"):
@@ -162,8 +164,9 @@ def clean(html: str, attachments: dict | None = None, headings: bool = False) ->
         except ValueError as reason:
             image.replace_with(f"[picture {unquote(name)[:500]} not shown: {reason}]")
     for link in soup("a"):
-        if not link.get_text().strip():
-            link.append(str(link.get("href", "")))
+        words, address = link.get_text().strip(), str(link.get("href", ""))
+        if not own and words != address:
+            link.append(f" ({address})" if words else address)
     for head in soup("th"):
         if not head.get_text().strip() or head.find(class_="formula"):
             head.name = "td"  # a heading without words, for those who listen to the page
@@ -175,7 +178,7 @@ def clean(html: str, attachments: dict | None = None, headings: bool = False) ->
 
     harmless = nh3.clean(
         str(soup),
-        tags=TAGS | HEADINGS if headings else TAGS,
+        tags=TAGS | TEACHERS_TAGS if own else TAGS,
         attributes={tag: {name for other, name in ATTRIBUTES if other == tag} for tag, _ in ATTRIBUTES},
         attribute_filter=kept,
         url_schemes={"http", "https", "mailto", "data"},
@@ -204,14 +207,17 @@ class Block(MathBlockParser):
 class Renderer(IPythonRenderer):
     """Markdown as HTML that ``clean`` understands."""
 
-    def __init__(self, headings: bool):
+    def __init__(self, own: bool):
         super().__init__(escape=False, exclude_anchor_links=True)
-        self.headings = headings
+        self.own = own
 
     def heading(self, text, level, **attributes):
         """One level further down, below the heading of the page; those of a student are no headings of the page."""
-        tag = f"h{min(level + 1, 6)}" if self.headings else "strong"
-        return f"<{tag}>{text}</{tag}>\n" if self.headings else f"<p><{tag}>{text}</{tag}></p>\n"
+        return (
+            f"<h{min(level + 1, 6)}>{text}</h{min(level + 1, 6)}>\n"
+            if self.own
+            else f"<p><strong>{text}</strong></p>\n"
+        )
 
     def image(self, text, url, title=None):
         """Left to ``clean``."""
@@ -238,9 +244,9 @@ class Renderer(IPythonRenderer):
         return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
 
 
-def to_html(source: str, headings: bool = False) -> str:
+def to_html(source: str, own: bool = False) -> str:
     """Markdown as HTML, which is not clean."""
-    return MarkdownWithMath(Renderer(headings), block=Block(), inline=Inline(hard_wrap=False)).render(source)
+    return MarkdownWithMath(Renderer(own), block=Block(), inline=Inline(hard_wrap=False)).render(source)
 
 
 def or_as_it_is(convert):
@@ -260,9 +266,9 @@ def or_as_it_is(convert):
 
 
 @or_as_it_is
-def from_markdown(source: str, attachments: dict, headings: bool) -> str:
+def from_markdown(source: str, attachments: dict, own: bool) -> str:
     """Markdown as clean HTML."""
-    return clean(to_html(source, headings), attachments, headings)
+    return clean(to_html(source, own), attachments, own)
 
 
 @pass_context

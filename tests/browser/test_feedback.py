@@ -2,7 +2,6 @@
 
 import base64
 import io
-import re
 import shutil
 from pathlib import Path
 
@@ -53,8 +52,8 @@ def course(tmp_path_factory):
     return root
 
 
-def write_page(root: Path, student: str, written: str, *more) -> str:
-    """The address of the page of a student who gave ``written`` for each answer in words and has ``more`` cells."""
+def write_page(root: Path, student: str, written: str, *more) -> Path:
+    """The page of a student who gave ``written`` for each answer in words and has ``more`` cells."""
     notebook = nbformat.read(root / "source" / NAME / f"{NAME}.ipynb", as_version=4)
     picture = io.BytesIO()
     Image.new("RGB", (900, 300), "red").save(picture, "PNG")
@@ -83,13 +82,14 @@ def write_page(root: Path, student: str, written: str, *more) -> str:
     config.CourseDirectory.root = str(root)
     done = NbGraderAPI(config=Config(config)).generate_feedback(NAME, student)
     assert done["success"], done
-    return (root / "feedback" / student / NAME / f"{NAME}.html").as_uri()
+    return root / "feedback" / student / NAME / f"{NAME}.html"
 
 
 class Opened:
     """A page, and what it did: dialogs, requests but for itself, errors."""
 
-    def __init__(self, browser, address: str, **options):
+    def __init__(self, browser, path: Path, **options):
+        address = path.as_uri()
         self.did = []
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
@@ -128,8 +128,7 @@ def test_no_vector_acts_in_the_page(browser, course):
     for summary in page.locator("summary").all():
         summary.click()
     page.mouse.move(200, 200)
-    for link in page.locator("main a:not([href^='#'])").all():
-        assert re.match("https?://|mailto:", link.get_attribute("href") or "https://")
+    assert page.locator("a:not([href^='#question-']):not([href='#scores'])").count() == 0
     page.wait_for_timeout(500)
     assert opened.did == []
     assert page.locator("#scores").count() == 1
@@ -137,11 +136,11 @@ def test_no_vector_acts_in_the_page(browser, course):
     assert page.locator("main > section").count() == page.locator("section").count()
 
 
-def test_the_pages_own_policy_stops_what_would_get_through(browser, course, tmp_path):
-    html = next((course / "feedback").rglob("*.html")).read_text()
+def test_the_pages_own_policy_stops_what_would_get_through(browser, full, tmp_path):
+    html = full.read_text()
     html = html.replace("</main>", "<script>alert(1)</script><img src='https://a.example/p.png'></main>")
     (tmp_path / "page.html").write_text(html)
-    opened = Opened(browser, (tmp_path / "page.html").as_uri())
+    opened = Opened(browser, tmp_path / "page.html")
     opened.page.wait_for_timeout(500)
     stopped = " ".join(text for text in opened.did if "Content Security Policy" in text)
     assert "inline script" in stopped
