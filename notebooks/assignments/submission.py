@@ -30,13 +30,12 @@ from sandbox import LARGEST_ERROR, LARGEST_PICTURES, LARGEST_TEXT, MEGABYTE, Con
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS", re.DOTALL)
 
 
-PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-PICTURES_END = {
-    ".png": PICTURES[0],
-    ".jpg": PICTURES[1],
-    ".jpeg": PICTURES[1],
-    ".gif": PICTURES[2],
-    ".webp": PICTURES[3],
+PICTURES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
 }
 LINKED = re.compile(r"!\[[^\]\n]*\]\(([^()\s:]+)\)")  # ![words](file)
 LARGEST_SOURCE = 200_000  # characters of a cell
