@@ -26,7 +26,7 @@ from submission import identity, names
 FOLDER = Path(release.HERE)
 MASTERS = sorted(path.stem for path in (FOLDER / "source").glob("*/*.ipynb"))
 NUMBERS = range(1, 10_001)
-CLASSES = [range(first, first + 200) for first in (1, 101, 4711, 9801, 123_456)]
+CLASSES = [range(first, first + 200) for first in (1, 4711, 123_456)]
 TRAINING = "(training)"
 
 
@@ -113,7 +113,8 @@ class Reach:
             words = Counter(getattr(node, "id", None) or getattr(node, "attr", None) for node in nodes)
             picked = [n.attr for n in nodes if isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == "mine"]
             used, made = names(ast.unparse(statement))
-            found = set(picked).union(*(self.of.get(name, ()) for name in used - {"mine"}))
+            counted = names(f"{ast.unparse(statement.target)} = 0")[1] if isinstance(statement, ast.For) else set()
+            found = set(picked).union(*(self.of.get(name, ()) for name in used - counted - {"mine"}))
             if words["STUDENT"] or words["mine"] > len(picked):
                 found |= every
             if words["train"]:
@@ -177,6 +178,7 @@ def test_what_depends_on_a_parameter_is_followed_through_names_and_functions():
     assert reach.follow("x = mine.a\nz = 1\ndef f():\n    return g()\ndef g():\n    return x", {"a", "b"}) == {"a"}
     assert reach.follow("f()", {"a", "b"}) == {"a"}
     assert reach.follow("print(z)", {"a", "b"}) == set()
+    assert reach.follow("for x in (1, 2):\n    print(x)", {"a", "b"}) == set()
     assert reach.follow("print(f(), mine.b)", {"a", "b"}) == {"a", "b"}
     assert reach.follow("print(mine)", {"a", "b"}) == {"a", "b"}
     assert reach.follow("def h():\n    lab.train(z)", {"a", "b"}) == {TRAINING}
