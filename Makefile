@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the first target that needs it sets up. Versions stand in requirements.txt.
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test notebooks bench check release grade clean
+.PHONY: help lab test notebooks bench check release grade import export clean
 
 # The first that runs and is new enough; a shim that cannot run is passed over. Override: make lab PYTHON=/path/to/python
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(if $(shell \
@@ -49,10 +49,16 @@ check: $(LAB)  ## say whether everything that the course needs is installed
 	$(VENV) -m posenc_lib.check_setup
 
 release: $(CLASS)  ## build the student versions of the graded assignments
-	$(VENV) $(ASSIGNMENTS)/release.py $(COURSE)
+	$(VENV) $(ASSIGNMENTS)/release.py "$(COURSE)"
 
 grade: $(CLASS)  ## grade the submissions of a class; OPTIONS="--jobs 8" and others
-	$(VENV) $(ASSIGNMENTS)/grade.py $(COURSE) $(OPTIONS)
+	$(VENV) $(ASSIGNMENTS)/grade.py "$(COURSE)" $(OPTIONS)
+
+import: $(CLASS)  ## take over a download of Moodle or Canvas: ZIP=all.zip ASSIGNMENT=02_sinusoidal
+	$(VENV) $(ASSIGNMENTS)/lms.py import "$(ZIP)" "$(ASSIGNMENT)" "$(COURSE)" $(OPTIONS)
+
+export: $(CLASS)  ## write scores and feedback for Moodle and Canvas: ASSIGNMENT=02_sinusoidal
+	$(VENV) $(ASSIGNMENTS)/lms.py export "$(ASSIGNMENT)" "$(COURSE)" $(OPTIONS)
 
 clean:  ## remove .venv and caches
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build *.egg-info
