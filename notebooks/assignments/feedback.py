@@ -45,6 +45,7 @@ NUMBER = re.compile(r"\d{1,4}")
 ATTRIBUTES = {
     ("a", "href"): re.compile(r"(https?://|mailto:)\S+"),
     ("code", "class"): re.compile("formula( display)?"),
+    ("details", "open"): re.compile(""),
     ("img", "src"): re.compile(""),  # those that were looked at
     ("img", "alt"): re.compile(".*", re.DOTALL),
     ("img", "width"): NUMBER,
@@ -167,6 +168,8 @@ def clean(html: str, attachments: dict | None = None, own: bool = False) -> str:
         words, address = link.get_text().strip(), str(link.get("href", ""))
         if not own and words != address:
             link.append(f" ({address})" if words else address)
+    for details in soup("details"):
+        details["open"] = ""  # who grades an answer sees all of it
     for head in soup("th"):
         if not head.get_text().strip() or head.find(class_="formula"):
             head.name = "td"  # a heading without words, for those who listen to the page

@@ -37,7 +37,7 @@ class Dangers(HTMLParser):
         "noscript", "object", "script", "style", "svg", "template", "textarea", "video",
     )  # fmt: skip
     SAFE = (
-        "alt", "colspan", "height", "rel", "rowspan", "start", "tabindex", "width",
+        "alt", "colspan", "height", "open", "rel", "rowspan", "start", "tabindex", "width",
         "columnalign", "display", "fence", "form", "lspace", "mathvariant", "maxsize", "minsize", "rspace", "stretchy",
     )  # fmt: skip
 
@@ -152,7 +152,10 @@ def test_a_link_of_a_teacher_leads_to_the_web_or_nowhere():
     [
         ("H<sub>2</sub>O, x<sup>2</sup>", "<p>H<sub>2</sub>O, x<sup>2</sup></p>"),
         ("<kbd>Ctrl</kbd>", "<p><kbd>Ctrl</kbd></p>"),
-        ("<details><summary>a</summary>\n\n**b**\n\n</details>", "<summary>a</summary>\n<p><strong>b</strong></p>"),
+        (
+            "<details><summary>a</summary>\n\n*b*\n\n</details>",
+            '<details open=""><summary>a</summary>\n<p><em>b</em></p>',
+        ),
         ("- a\n- b", "<ul>\n<li>a</li>\n<li>b</li>\n</ul>"),
         ("3. a", '<ol start="3">\n<li>a</li>'),
         ("- [x] a", "<li>☑ a</li>"),
@@ -301,9 +304,22 @@ def test_a_text_that_cannot_be_converted_is_shown_as_it_is():
     assert as_text("![](data:image/png;base64," + drawn("PNG", (900, 900)) + " )" + "x" * 40_000).count("x") > 40_000
 
 
-def test_deep_nesting_is_no_reason_to_fail():
-    for source in ("<div>" * 8000, "<b>" * 16_000, "> " * 20_000 + "x", "[" * 40_000, "*a " * 15_000, "`" * 40_000):
-        assert dangers(as_text(source)) == []
+DEEP = [
+    "<div>" * 8000,
+    "<b>" * 16_000,
+    "> " * 20_000 + "x",
+    "[" * 40_000,
+    "*a " * 15_000,
+    "`" * 40_000,
+    "$x$ " * 2000,
+]
+
+
+@pytest.mark.parametrize("source", [*DEEP, "${}$".format("{" * 900 + "}" * 900)], ids=range(8))
+def test_deep_nesting_is_no_reason_to_fail(classroom, source):
+    assert dangers(as_text(source)) == []
+    path = classroom.hand_in(f"deep{abs(hash(source))}", new_markdown_cell(source))
+    assert "</main>" in classroom.page(path.parts[-3])
 
 
 def test_text_loses_what_is_no_text():
