@@ -49,7 +49,7 @@ from zoneinfo import ZoneInfo
 from dateutil import parser as dates
 
 from course import identifier
-from roster import Entry, key, no_folder, read, safe_cell, shown, table
+from roster import LONGEST_NAME, Entry, key, read, safe_cell, shown, table
 
 HERE = Path(__file__).resolve().parent
 LARGEST_NOTEBOOK = 50 * 2**20  # bytes
@@ -299,7 +299,7 @@ def folder_name(name: str, number: str = "") -> str:
     """A folder for somebody called ``name``, as the name is written if it can be; with ``number`` behind it."""
     name = re.sub(r"[\x00-\x1f\x7f/\\]", "_", name).strip().lstrip(".") or "student"
     behind = f" ({number})" if number else ""
-    while no_folder(name + behind):
+    while len((name + behind).encode()) > LONGEST_NAME:
         name = name[:-1]
     return name + behind
 
