@@ -62,10 +62,8 @@ MATHML = {
     "math", "menclose", "mfrac", "mi", "mn", "mo", "mover", "mpadded", "mroot", "mrow", "mspace", "msqrt", "mstyle",
     "msub", "msubsup", "msup", "mtable", "mtd", "mtext", "mtr", "munder", "munderover",
 }  # fmt: skip
-WORD, SMALL_LENGTH = (
-    re.compile(r"[a-z\d -]{1,20}"),
-    re.compile(r"[0-3]?(\.\d+)?em"),
-)  # not negative: text would move over other text
+WORD = re.compile(r"[a-z\d -]{1,20}")
+SMALL_LENGTH = re.compile(r"[0-3]?(\.\d+)?em")  # not negative: the formula would move over other text
 WORDS = [
     "accent", "columnalign", "display", "displaystyle", "fence", "form", "largeop", "mathvariant", "movablelimits",
     "notation", "scriptlevel", "separator", "stretchy",
@@ -160,6 +158,8 @@ def clean(html: str, attachments: dict | None = None, own: bool = False) -> str:
         name = source.removeprefix("attachment:") if not source.startswith("data:") else "in the text"
         try:
             image["src"] = picture(source, attachments or {})
+            if image["src"] in shown_pictures:
+                raise ValueError("it stands above")  # a page of a thousand times 5 MB would not open
             shown_pictures.add(image["src"])
             image["alt"] = str(image.get("alt", "")).strip() or f"picture {unquote(name)}"
         except ValueError as reason:
@@ -216,11 +216,8 @@ class Renderer(IPythonRenderer):
 
     def heading(self, text, level, **attributes):
         """One level further down, below the heading of the page; those of a student are no headings of the page."""
-        return (
-            f"<h{min(level + 1, 6)}>{text}</h{min(level + 1, 6)}>\n"
-            if self.own
-            else f"<p><strong>{text}</strong></p>\n"
-        )
+        tag = f"h{min(level + 1, 6)}"
+        return f"<{tag}>{text}</{tag}>\n" if self.own else f"<p><strong>{text}</strong></p>\n"
 
     def image(self, text, url, title=None):
         """Left to ``clean``."""
@@ -296,7 +293,6 @@ class Harmless(Preprocessor):
     def preprocess(self, nb, resources):
         """What nbconvert calls."""
         nb = copy.deepcopy(nb)
-        nb.metadata = NotebookNode(language_info={"name": "python"})
         for number, cell in enumerate(nb.cells):
             label = cell.metadata.get("nbgrader")
             known = isinstance(label, dict) and re.fullmatch(r"[\w.-]+", str(label.get("grade_id")))
@@ -327,17 +323,16 @@ def shown(output: NotebookNode) -> NotebookNode:
         lines = cut(plain("\n".join(map(str, output.traceback)))).split("\n")
         return new_output("error", ename=plain(output.ename), evalue=cut(plain(output.evalue)), traceback=lines)
     data, html = output.data, None
-    for kind in ("image/png", "image/jpeg"):
-        if kind in data:
-            described = output.metadata.get(kind)
-            alt = described.get("alt") if isinstance(described, dict) else None
-            html = f'<img src="data:{kind};base64,{data[kind]}" alt="{escape(str(alt or "output of the cell"))}">'
-            break
-    else:
-        if "text/html" in data:
-            html = str(data["text/html"])
-        elif words := data.get("text/markdown") or data.get("text/latex"):
-            html = or_as_it_is(to_html)(words)
+    drawn = next((kind for kind in ("image/png", "image/jpeg") if kind in data), None)
+    if drawn:
+        described = output.metadata.get(drawn)
+        alt = described.get("alt") if isinstance(described, dict) else None
+        content = "".join(str(data[drawn]).split())
+        html = f'<img src="data:{drawn};base64,{content}" alt="{escape(str(alt or "output of the cell"))}">'
+    elif "text/html" in data and (len(str(data["text/html"])) <= LONGEST_TEXT or "text/plain" not in data):
+        html = str(data["text/html"])
+    elif words := data.get("text/markdown") or data.get("text/latex"):
+        html = or_as_it_is(to_html)(words)
     if html is not None:
         return new_output("display_data", data={"text/html": html})
     others = ", ".join(sorted(kind for kind in data if kind != "text/plain"))

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -193,9 +194,13 @@ def test_a_picture_arrives_from_wherever_it_can_be(kind):
 
 @pytest.mark.parametrize("kind", ["png", "jpeg"])
 def test_a_picture_that_a_cell_displays_arrives(kind):
-    content = drawn(kind.upper())
+    content = drawn(kind.upper(), (2000, 2000))
     html = as_output(**{f"image_{kind}": "\n".join(content), "text_plain": "<Figure>"})
     assert pictures(html) == [{"src": f"data:image/{kind};base64,{content}", "alt": "output of the cell"}]
+
+
+def test_a_table_too_long_to_be_converted_is_shown_as_its_text():
+    assert as_output(text_html="<table>" * 10_000, text_plain="a < b").startswith("a &lt; b")
 
 
 def test_the_bytes_say_what_a_picture_is():
@@ -218,6 +223,7 @@ def test_the_bytes_say_what_a_picture_is():
         ("![](attachment:number)", "[picture number not shown: it cannot be read]"),
         ("![](data:image/png;base64,!)", "[picture in the text not shown: it cannot be read]"),
         ("<img>", "[picture  not shown: it was not handed in]"),
+        ("![](attachment:fine) ![](attachment:fine)", "[picture fine not shown: it stands above]"),
         ("![](attachment:large)", "[picture large not shown: it has more than 5 MB]"),
         ("![](attachment:wide)", "[picture wide not shown: it has more than 40 million pixels]"),
     ],
@@ -227,11 +233,11 @@ def test_a_picture_that_cannot_be_shown_leaves_its_name_and_the_reason(source, r
     svg = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg'/>").decode()
     large = base64.b64encode(base64.b64decode(drawn("PNG")) + b" " * feedback.LARGEST_PICTURE).decode()
     contents = {"text": text, "svg": svg, "bmp": drawn("BMP"), "broken": "%", "number": 7, "large": large}
-    contents["wide"] = drawn("PNG", (20_000, 2_001))
+    contents |= {"wide": drawn("PNG", (20_000, 2_001)), "fine": drawn("PNG")}
     attachments = {name: {"image/png": content} for name, content in contents.items()} | {"none": {}, "list": ["a"]}
     html = from_markdown(source, attachments, False)
     assert reason in html
-    assert "<img" not in html
+    assert html.count("<img") == ("fine" in source)
 
 
 @pytest.mark.parametrize(
@@ -416,7 +422,7 @@ def added(page) -> set[str]:
         r"(div|pre) (class|role|aria-label)=(output[\w -]*|group|Output|prompt|code answer|answer)"
         r"|span class=\w\w?\w?|div id=cell-id=cell-\d+"
     )
-    more = set(dangers(page("hostile"))) - set(dangers(page("innocent")))
+    more = Counter(dangers(page("hostile"))) - Counter(dangers(page("innocent")))
     return {found for found in more if not re.fullmatch(boxes, found)}
 
 
@@ -432,7 +438,7 @@ def test_vectors_add_nothing_to_any_page(classroom):
     nbformat.write(notebook, path)
     with classroom.gradebook() as gradebook:
         gradebook.update_or_create_student("hostile", first_name=VECTORS[0], last_name=VECTORS[2])
-    names = dict.fromkeys(("first_name", "last_name", "notebook_path"), VECTORS[0])
+    names = dict.fromkeys(("first_name", "last_name", "notebook_path"), VECTORS[2])
     assert added(classroom.page) == set()
     assert added(lambda student: classroom.formgrader(student, **names)) == set()
 
