@@ -27,6 +27,7 @@ NOTEBOOKS = {
     "good": ["x = 6", "assert x * 7 == 42"],
     "failing": ["x = 6", "assert x == 7, 'six is not seven'", "x"],
     "deadly": ["import os", "if os.environ['JUPYTERHUB_USER'] == 'learner02':\n    os._exit(1)", "1"],
+    "endless": ["while True:\n    pass"],
 }
 
 
@@ -71,6 +72,11 @@ def test_a_learner_whose_kernel_dies_is_lost_and_the_others_are_not(hub, capsys)
     assert "finished without an error   1" in shown
     assert "lost                        1" in shown
     assert "learner02: RuntimeError: the kernel died" in shown
+
+
+def test_a_learner_who_does_not_come_to_the_end_is_lost(hub, capsys):
+    assert not try_hub.run_at_once(hub, 1, "endless.ipynb", 5)
+    assert "learner01: TimeoutError: not done after 5 seconds" in capsys.readouterr().out
 
 
 def test_an_assignment_goes_through_the_exchange_and_comes_back_graded(hub, small_course):

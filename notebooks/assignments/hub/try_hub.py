@@ -268,7 +268,7 @@ class Kernel:
     """
 
     def __init__(self, learner: Learner, path: str, limit: float):
-        self.learner, self.deadline, self.printed = learner, time.monotonic() + limit, ""
+        self.learner, self.limit, self.deadline, self.printed = learner, limit, time.monotonic() + limit, ""
         wanted = {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}}
         self.session = learner.ask("POST", f"{learner.server}/sessions", json=wanted)
         address = f"{learner.server}/kernels/{self.session['kernel']['id']}/channels".replace("http", "ws", 1)
@@ -284,8 +284,9 @@ class Kernel:
         """Run a cell; its error, or nothing.
 
         Raises:
-            websocket.WebSocketException: if the connection ends or the time is over.
+            websocket.WebSocketException: if the connection ends.
             RuntimeError: if the kernel ends.
+            TimeoutError: if the time is over.
         """
         header = {"msg_id": uuid.uuid4().hex, "session": uuid.uuid4().hex, "username": "", "version": "5.3"}
         header["msg_type"] = "execute_request"
@@ -294,11 +295,16 @@ class Kernel:
         self.socket.send(json.dumps(message))
         idle, reply = False, None
         while not idle or reply is None:
-            self.socket.settimeout(max(self.deadline - time.monotonic(), 0.01))
-            frame = self.socket.recv()
-            if isinstance(frame, bytes):
-                continue  # a picture of a widget; what is waited for comes as text
-            answer = json.loads(frame)
+            if (left := self.deadline - time.monotonic()) <= 0:
+                raise TimeoutError(f"not done after {self.limit:g} seconds")
+            self.socket.settimeout(left)
+            try:
+                opcode, frame = self.socket.recv_data_frame(control_frame=True)  # a ping, too, is time gone by
+            except websocket.WebSocketTimeoutException:
+                continue
+            if opcode != websocket.ABNF.OPCODE_TEXT:
+                continue  # also a picture of a widget; what is waited for comes as text
+            answer = json.loads(frame.data)
             if answer["content"].get("execution_state") in ("restarting", "dead"):
                 raise RuntimeError("the kernel died: it crashed or ran out of memory")
             if answer["parent_header"].get("msg_id") == header["msg_id"]:
