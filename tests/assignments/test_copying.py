@@ -116,20 +116,26 @@ def test_what_many_share_is_no_sign_unless_it_is_long():
     assert long["s0"][-1] == "and 2 more such hints"
 
 
-def test_short_answers_in_common_add_up():
+def several(*sources):
+    """A notebook with an answer for each of ``sources``."""
+    cells = [answers(source).cells[1] for source in sources]
+    for number, cell in enumerate(cells):
+        cell.metadata.nbgrader["grade_id"] = f"cell-{number}"
+    return new_notebook(cells=cells)
+
+
+def test_answers_in_common_add_up():
     one = "def part(x):\n    a = x * 2\n" + "    a = a + x // 3 - len(str(a))\n" * 3 + "    return a"
     two = one.replace("len(str(a))", "sum(range(a)) * 2")
+    released = several("", "")
+    assert not hints({"Ada": several(one, "x"), "Ben": several(one, "y")}, released)
+    found = hints({"Ada": several(one, two), "Ben": several(one, two)}, released)
+    assert "cell-0, cell-1" in found["Ada"][0]
 
-    def notebook(first, second):
-        cells = [answers(first).cells[1], answers(second).cells[1]]
-        for cell, name in zip(cells, ("first", "second"), strict=True):
-            cell.metadata.nbgrader["grade_id"] = name
-        return new_notebook(cells=cells)
 
-    released = notebook("", "")
-    assert not hints({"Ada": notebook(one, "x"), "Ben": notebook(one, "y")}, released)
-    found = hints({"Ada": notebook(one, two), "Ben": notebook(one, two)}, released)
-    assert "first, second" in found["Ada"][0]
+def test_very_short_answers_do_not():
+    notebook = several(*(f"answer = x * {n} + y // {n} - len(str(x % {n})) * 2" for n in range(1, 11)))
+    assert not hints({"Ada": notebook, "Ben": notebook}, several(*[""] * 10))
 
 
 HOSTILE = {
