@@ -343,7 +343,9 @@ def test_what_is_no_master_is_refused(tmp_path):
     (tmp_path / "b.ipynb").write_text("hello")
     with pytest.raises(ValueError, match=r"b\.ipynb is not a notebook: NotJSONError"):
         renew.read(tmp_path / "b.ipynb")
-    (tmp_path / "b.ipynb").write_text('{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{}]}')
+    (tmp_path / "b.ipynb").write_text(
+        '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code", "id": "a", "metadata": {}}]}'
+    )
     with pytest.raises(ValueError, match=r"b\.ipynb is not a notebook: .*ValidationError"):
         renew.read(tmp_path / "b.ipynb")
     with pytest.raises(ValueError, match=r"c\.ipynb is not a notebook: FileNotFoundError"):
