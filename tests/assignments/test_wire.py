@@ -55,6 +55,11 @@ def test_other_things_are_refused_by_name(value):
         {"tensor": "AAAA", "dtype": "__class__", "shape": [1]},
         {"tensor": "AAAA", "dtype": "uint8", "shape": [10**9]},
         {"tensor": "not base64", "dtype": "uint8", "shape": [3]},
+        {"tensor": "", "dtype": "int64", "shape": [187]},  # nothing that stands for the grader's own memory
+        {"tensor": "", "dtype": "int64", "shape": [2**30]},
+        {"tensor": "AAAA", "dtype": "uint8", "shape": [-3, -1]},
+        {"tensor": "AAAA", "dtype": "uint8", "shape": [3.0]},
+        {"tensor": "AA==", "dtype": "uint8", "shape": [True]},
         {"list": 3},
         {"dict": [[{"list": []}, 1]]},
     ],
@@ -62,3 +67,14 @@ def test_other_things_are_refused_by_name(value):
 def test_what_pack_does_not_make_is_refused(forged):
     with pytest.raises((ValueError, TypeError, KeyError, RuntimeError)):
         wire.unpack(forged)
+
+
+def test_a_bool_is_true_or_false_whatever_its_byte_is():
+    forged = wire.unpack({"tensor": "Bwc=", "dtype": "bool", "shape": [2]})
+    assert forged.view(torch.uint8).tolist() == [1, 1]
+
+
+def test_an_answer_that_is_too_large_is_refused_where_it_is_made():
+    assert wire.answer(np.zeros((1000, 1000)))
+    with pytest.raises(ValueError, match="an answer of 20 MB cannot be graded; 12 MB is the most"):
+        wire.answer("x" * 20 * 2**20)
