@@ -344,7 +344,7 @@ def test_what_is_no_master_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"b\.ipynb is not a notebook: NotJSONError"):
         renew.read(tmp_path / "b.ipynb")
     (tmp_path / "b.ipynb").write_text(
-        '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code", "id": "a", "metadata": {}}]}'
+        '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code", "id": "a"}]}'
     )
     with pytest.raises(ValueError, match=r"b\.ipynb is not a notebook: .*ValidationError"):
         renew.read(tmp_path / "b.ipynb")
