@@ -417,11 +417,8 @@ def everywhere(vector: str) -> list:
 
 
 def added(page) -> set[str]:
-    """What could act in the page of ``hostile`` and is not in that of ``innocent`` or the box of an output."""
-    boxes = (
-        r"(div|pre) (class|role|aria-label)=(output[\w -]*|group|Output|prompt|code answer|answer)"
-        r"|span class=\w\w?\w?|div id=cell-id=cell-\d+"
-    )
+    """What could act in the page of ``hostile`` and not in that of ``innocent``, but for the boxes around cells."""
+    boxes = r"(div|pre|span) class=(?!navbar)[\w -]*|div (role=group|aria-label=Output|id=cell-id=cell-\d+)"
     more = Counter(dangers(page("hostile"))) - Counter(dangers(page("innocent")))
     return {found for found in more if not re.fullmatch(boxes, found)}
 
@@ -438,9 +435,9 @@ def test_vectors_add_nothing_to_any_page(classroom):
     nbformat.write(notebook, path)
     with classroom.gradebook() as gradebook:
         gradebook.update_or_create_student("hostile", first_name=VECTORS[0], last_name=VECTORS[2])
-    names = dict.fromkeys(("first_name", "last_name", "notebook_path"), VECTORS[2])
+    names = {"hostile": dict.fromkeys(("first_name", "last_name", "notebook_path"), VECTORS[2]), "innocent": {}}
     assert added(classroom.page) == set()
-    assert added(lambda student: classroom.formgrader(student, **names)) == set()
+    assert added(lambda student: classroom.formgrader(student, **names[student])) == set()
 
 
 def test_formgrader_asks_no_other_computer(classroom):
