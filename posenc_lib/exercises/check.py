@@ -81,7 +81,7 @@ class Check:
                 return f"{where}: shape {tuple(right.shape)} expected, got {tuple(answer.shape)}"
             distance = _distance(answer, right)
             if distance > self.tolerance:
-                if answer.dtype in (torch.float32, torch.complex64) and distance < 1e-3:
+                if distance < (1e-3 if answer.dtype in (torch.float32, torch.complex64) else 1e-6):
                     return f"{where}: right to the precision of float32; compute in float64"
                 return f"{where}: the values differ, by {distance:.2g} where they differ most"
         raise AssertionError("called on results that agree")
