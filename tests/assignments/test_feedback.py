@@ -15,7 +15,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbconvert.exporters import HTMLExporter
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_output, new_raw_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
 from nbgrader.api import Gradebook
 from nbgrader.apps import NbGraderAPI
 from nbgrader.server_extensions.formgrader.formgrader import FormgradeExtension
@@ -332,8 +332,38 @@ def test_text_loses_what_is_no_text():
     assert plain("\x1b[31mred\x1b[0m \ud800 \x07 ä\t\n") == "red ?  ä\t\n"
 
 
-NAME = "02_sinusoidal"
-MARKER = "### BEGIN HIDDEN TESTS"
+NAME, MARKER = "small", "### BEGIN HIDDEN TESTS"
+TEST = f"assert {{0}}(3) == 6\n{MARKER}\nassert {{0}}(50) == 100, 'not as it should be'\n### END HIDDEN TESTS"
+CODE = "def {0}(x):\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION"
+QUESTIONS = {
+    "double": "1. Twice as much (20 points)",
+    "predict": "3a. Predict (10 points, 5 minutes)",
+    "measure": "3b. Measure",
+}
+
+
+def labelled(kind, source: str, name: str, **label):
+    """A cell as nbgrader describes it."""
+    label = {"schema_version": 3, "grade": False, "solution": False, "locked": False, "task": False} | label
+    return kind(source, metadata={"nbgrader": label | {"grade_id": name}})
+
+
+def write_master(path: Path) -> None:
+    """An assignment with three tests, of which two belong to one question, and a question in words."""
+    cells = [
+        labelled(new_markdown_cell, "# An assignment\n\nAbout $x_t$.", "about", locked=True),
+        labelled(new_code_cell, "import math", "setup", locked=True),
+    ]
+    for (name, question), points in zip(QUESTIONS.items(), (20, 10, 40), strict=True):
+        cells.append(labelled(new_markdown_cell, f"## {question}\n\nWrite it.", f"text-{name}", locked=True))
+        cells.append(labelled(new_code_cell, CODE.format(name), name, solution=True))
+        test = labelled(new_code_cell, TEST.format(name), f"{name}-test", grade=True, locked=True, points=points)
+        cells.append(test)
+    cells.append(labelled(new_markdown_cell, "## 4. Explain (30 points)", "text-4", locked=True))
+    cells.append(labelled(new_markdown_cell, "Because it is doubled.", "explain", grade=True, solution=True, points=30))
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    path.parent.mkdir(parents=True)
+    nbformat.write(new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
 
 
 class Classroom:
@@ -341,7 +371,7 @@ class Classroom:
 
     def __init__(self, root: Path):
         self.root = root
-        shutil.copytree(Path(feedback.__file__).parent / "source" / NAME, root / "source" / NAME)
+        write_master(root / "source" / NAME / f"{NAME}.ipynb")
         release(root)
         (root / "nbgrader_config.py").write_text(course_config(Path(feedback.__file__).parent))
         self.master = nbformat.read(root / "source" / NAME / f"{NAME}.ipynb", as_version=4)
@@ -349,12 +379,12 @@ class Classroom:
         self.config.CourseDirectory.root = str(root)
 
     def hand_in(self, student: str, *more, **answers: str) -> Path:
-        """The master with some cells replaced and ``more`` at its end; each test is passed but that of extend."""
+        """The master with some cells replaced and ``more`` at its end; each test is passed but the last."""
         notebook = copy.deepcopy(self.master)
         for cell in notebook.cells:
             name = cell.metadata.get("nbgrader", {}).get("grade_id", "").replace("-", "_")
             cell.source = answers.get(name, cell.source)
-            if name == "extend_test":
+            if name == "measure_test":
                 cell.outputs = [new_output("error", ename="AssertionError", evalue="first row: 1 < 2", traceback=["x"])]
         notebook.cells += more
         path = self.root / "autograded" / student / NAME / f"{NAME}.ipynb"
@@ -363,8 +393,8 @@ class Classroom:
         with self.gradebook() as gradebook:
             gradebook.update_or_create_student(student)
             for grade in gradebook.add_submission(NAME, student).notebooks[0].grades:
-                failed = grade.name == "extend-test"
-                grade.needs_manual_grade = grade.name.startswith("explain")
+                failed = grade.name == "measure-test"
+                grade.needs_manual_grade = grade.name == "explain"
                 grade.auto_score = None if grade.needs_manual_grade else 0 if failed else grade.max_score
             gradebook.db.commit()
         return path
@@ -430,7 +460,7 @@ def test_vectors_add_nothing_to_any_page(classroom):
     cells = [cell for vector in VECTORS for cell in everywhere(vector)]
     for number, cell in enumerate(cells):
         cell.id = f"added-{number}"
-    path = classroom.hand_in("hostile", *cells, explain_sines="\n\n".join(VECTORS))
+    path = classroom.hand_in("hostile", *cells, explain="\n\n".join(VECTORS))
     classroom.hand_in("innocent")
     notebook = nbformat.read(path, as_version=4)
     notebook.metadata.update(title=VECTORS[0], widgets={"application/vnd.jupyter.widget-state+json": {"state": {}}})
@@ -443,7 +473,7 @@ def test_vectors_add_nothing_to_any_page(classroom):
 
 
 def test_formgrader_asks_no_other_computer(classroom):
-    classroom.hand_in("local", explain_sines="$x$ and ![p](https://a.example/p.png)")
+    classroom.hand_in("local", explain="$x$ and ![p](https://a.example/p.png)")
     html = classroom.formgrader("local")
     assert "<mi>x</mi>" in html
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', html)
@@ -453,16 +483,13 @@ def test_the_page_starts_with_a_table_that_says_what_is_so(classroom):
     classroom.hand_in("anna")
     html = classroom.page("anna")
     assert '<html lang="en">' in html
-    assert "<title>Feedback: 02_sinusoidal, anna</title>" in html
+    assert "<title>Feedback: small, anna</title>" in html
     words = as_words(html.partition("</table>")[0])
-    assert "For anna . 72 of 100 points so far, 20 points not graded yet." in words
-    assert "1. Another layout, and positions between the tokens 8 8 2. Predict before you measure 8 8" in words
-    assert "4. Through the text without a sine first row: 1 < 2 8 0 5. Explain 10 not graded yet" in words
-    assert "8a. Predict 6 6 8b. Measure 10 10" in words
-    assert words.endswith("So far 100 72")
-    assert "0.0" not in words
+    assert "For anna . 30 of 100 points so far, 30 points not graded yet." in words
+    rows = "1. Twice as much 20 20 3a. Predict 10 10 3b. Measure first row: 1 < 2 40 0 4. Explain 30 not graded yet"
+    assert words.endswith(f"Question Points Score {rows} So far 100 30")
     links = re.findall(r'<a href="#([\w-]+)">(.*?)</a>', html.partition("</table>")[0])
-    assert len(links) == 11
+    assert len(links) == 4
     for anchor, question in links:
         section = html.partition(f'<section id="{anchor}">')[2]
         assert question in as_words(section.partition("</section>")[0])
@@ -474,16 +501,16 @@ def test_points_and_comments_given_by_hand_and_a_penalty_follow(classroom):
         for grade in gradebook.find_submission_notebook(NAME, NAME, "ben").grades:
             if grade.needs_manual_grade:
                 grade.manual_score, grade.needs_manual_grade = 7.5, False
-        gradebook.find_comment("explain-sines", NAME, NAME, "ben").manual_comment = "well **said**: $x_t$"
+        gradebook.find_comment("explain", NAME, NAME, "ben").manual_comment = "well **said**: $x_t$"
         gradebook.find_submission_notebook(NAME, NAME, "ben").late_submission_penalty = 5
         gradebook.update_or_create_student("ben", first_name="Ben", last_name="Öz")
         gradebook.db.commit()
     html = classroom.page("ben")
     words = as_words(html)
-    assert "For Ben Öz (ben) . 82 of 100 points." in words
+    assert "For Ben Öz (ben) . 32.5 of 100 points." in words
     assert "not graded yet" not in words
-    assert "Handed in late −5 Total 100 82" in words
-    assert "5. Explain: 7.5 of 10 points" in words
+    assert "Handed in late −5 Total 100 32.5" in words
+    assert "4. Explain: 7.5 of 30 points" in words
     assert "<p>well <strong>said</strong>: <math" in html
 
 
@@ -498,7 +525,7 @@ def test_setup_and_long_outputs_are_folded(classroom):
 
 def test_hidden_tests_are_cleared_and_a_students_text_is_not(classroom):
     text = f"# {MARKER} is where it starts\nstudent = 1"
-    classroom.hand_in("eve", new_code_cell(text), encode_halves=text, explain_sines=f"{MARKER}\n\nmine")
+    classroom.hand_in("eve", new_code_cell(text), double=text, explain=f"{MARKER}\n\nmine")
     html = classroom.page("eve")
     assert html.count(f"# {MARKER} is where it starts") == 2
     assert "mine" in html
@@ -511,7 +538,7 @@ def test_hidden_tests_are_cleared_and_a_students_text_is_not(classroom):
 
 def test_attachments_reach_the_page_of_the_student_and_formgrader(classroom):
     content = drawn("PNG")
-    path = classroom.hand_in("fay", explain_sines="![p](attachment:p.png) ![q](attachment:q.png)")
+    path = classroom.hand_in("fay", explain="![p](attachment:p.png) ![q](attachment:q.png)")
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if "attachment:" in cell.source:

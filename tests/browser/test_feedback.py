@@ -62,7 +62,7 @@ def write_page(root: Path, student: str, written: str, *more) -> Path:
         if name.startswith("explain"):
             cell.source = written
             cell.attachments = {"p.png": {"image/png": base64.b64encode(picture.getvalue()).decode()}}
-        if name == "extend-test":
+        if name.endswith("-test"):
             cell.outputs = [
                 new_output("error", ename="AssertionError", evalue="not yet: " + "x" * 500, traceback=["x"])
             ]
@@ -75,7 +75,7 @@ def write_page(root: Path, student: str, written: str, *more) -> Path:
         found = gradebook.add_submission(NAME, student).notebooks[0]
         found.late_submission_penalty = 5
         for grade in found.grades:
-            grade.auto_score, grade.needs_manual_grade = 0, grade.name == "explain-sines"
+            grade.auto_score, grade.needs_manual_grade = 0, grade.name.startswith("explain")
         found.comments[0].manual_comment = "See **notebook 01**."
         gradebook.db.commit()
     config = PyFileConfigLoader("nbgrader_config.py", str(ASSIGNMENTS)).load_config()
@@ -153,7 +153,8 @@ def test_the_page_loads_nothing_and_shows_pictures_and_formulas(browser, full):
     page = opened.page
     assert page.title() == "Feedback: 02_sinusoidal, Zoë Müller (full)"
     widths = page.evaluate("[...document.images].map(image => image.naturalWidth)")
-    assert widths == [900, 900, 40]
+    assert widths == [900] * (len(widths) - 1) + [40]
+    assert len(widths) > 1
     sizes = page.evaluate("[...document.querySelectorAll('math')].map(math => math.getBoundingClientRect().height)")
     assert len(sizes) > 50
     matrix = page.locator("math:has(mtable)").first.bounding_box()
@@ -180,9 +181,9 @@ def test_the_page_fits_a_telephone(browser, full):
 
 def test_links_of_the_table_lead_to_their_questions(browser, full):
     page = Opened(browser, full, viewport={"width": 1280, "height": 800}).page
-    link = page.get_by_role("link", name="7. Which base was it?")
+    link = page.locator("#scores a").nth(6)
     link.click()
-    assert page.get_by_role("heading", name="7. Which base was it?").bounding_box()["y"] < 200
+    assert page.get_by_role("heading", name=link.inner_text()).bounding_box()["y"] < 200
     page.get_by_role("link", name="Back to the table of scores").nth(6).click()
     assert page.locator("#scores").bounding_box()["y"] < 200
 
