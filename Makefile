@@ -85,6 +85,6 @@ $(CLASS): $(LAB) $(ASSIGNMENTS)/requirements.txt
 	$(PIP) -r $(ASSIGNMENTS)/requirements.txt
 	@touch $@
 
-$(TESTS): $(LAB) tests/requirements.txt $(ASSIGNMENTS)/requirements.txt
+$(TESTS): $(LAB) tests/requirements.txt $(ASSIGNMENTS)/requirements.txt $(ASSIGNMENTS)/hub/requirements.txt
 	$(PIP) -r tests/requirements.txt
 	@touch $@
