@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import json
 import multiprocessing
+import multiprocessing.util
 import os
 import resource
 import shutil
@@ -276,12 +277,12 @@ def alone(course: Path) -> Iterator[Path]:
         except BlockingIOError:
             raise RuntimeError(f"another grader is at work in {course}") from None
         file.seek(0)
-        left = Path(file.read())
-        if left.name.startswith("grading-") and left.parent == Path(tempfile.gettempdir()):
-            shutil.rmtree(left, ignore_errors=True)
+        for left in map(Path, file.read().splitlines()):
+            if left.name.startswith(("grading-", "pymp-")) and left.parent == Path(tempfile.gettempdir()):
+                shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix="grading-") as folder:
             file.truncate(0)
-            file.write(folder)
+            file.write(f"{folder}\n{multiprocessing.util.get_temp_dir()}")
             file.flush()
             yield Path(folder)
         file.truncate(0)
