@@ -71,9 +71,9 @@ class Class:
         done = subprocess.run([sys.executable, *map(str, words)], cwd=self.root, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def grade(self) -> dict[str, dict]:
+    def grade(self, *options: str) -> dict[str, dict]:
         """Grade what is new; the rows of the table, by student."""
-        self.call(ASSIGNMENTS / "grade.py", self.root)
+        self.call(ASSIGNMENTS / "grade.py", self.root, *options)
         with open(self.root / "grades.csv", newline="", encoding="utf-8-sig") as file:
             return {row["student"]: row for row in csv.DictReader(file)}
 
@@ -246,7 +246,7 @@ def test_no_feedback_page_shows_a_hidden_test_or_runs_a_script(group, window, re
     if by == "nbgrader":
         group.call("-m", "nbgrader", "generate_feedback", "--force", NAME)
     else:
-        group.call(ASSIGNMENTS / "grade.py", group.root, "--again")
+        assert {row["notes"] for row in group.grade("--again").values()} == {""}
     assert sorted(group.root.rglob("*.html")) == [group.page("mallory"), group.page("zoe")]
     for student in ("mallory", "zoe"):
         source = group.page(student).read_text()
