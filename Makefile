@@ -30,10 +30,12 @@ help:  ## list the targets
 lab: $(LAB)  ## open the course in JupyterLab; prints the address
 	$(VENV) -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
 
-test: $(TESTS)  ## run everything: lint, unit tests, notebooks, sliders in a browser
+test: $(TESTS)  ## run everything: lint, unit tests, grading, notebooks, sliders in a browser
 	@failed=""; \
 	$(VENV) -m ruff check . || failed="$$failed lint"; \
-	$(VENV) -m pytest -n2 --dist worksteal --ignore=tests/browser tests || failed="$$failed unit-tests"; \
+	$(VENV) -m pytest -n2 --dist worksteal --ignore=tests/browser --ignore=tests/assignments tests \
+		|| failed="$$failed unit-tests"; \
+	$(VENV) -m pytest -n2 --dist loadfile tests/assignments || failed="$$failed assignments"; \
 	$(VENV) -m pytest --nbval --nbval-current-env --nbval-cell-timeout=120 \
 		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n2 --dist loadscope notebooks || failed="$$failed notebooks"; \
 	$(VENV) -m pytest -n2 --dist loadgroup tests/browser || failed="$$failed browser"; \
