@@ -25,7 +25,7 @@ from nbgrader.utils import is_grade, is_locked, is_solution
 from traitlets import Float, Integer, Unicode
 
 from posenc_lib.exercises.graded import student_number
-from sandbox import LARGEST_ERROR, LARGEST_PICTURES, LARGEST_TEXT, MEGABYTE, ConfinedKernel, readable
+from sandbox import LARGEST_ERROR, LARGEST_TEXT, MEGABYTE, ConfinedKernel, readable
 
 HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS", re.DOTALL)
 
@@ -39,6 +39,7 @@ PICTURES = {
 }
 LINKED = re.compile(r"!\[[^\]\n]*\]\(([^()\s:]+)\)")  # ![words](file)
 LARGEST_SOURCE = 200_000  # characters of a cell
+LARGEST_PICTURES = 20 * MEGABYTE  # that lie beside a notebook
 MOST_NOTES = 12
 
 
@@ -101,7 +102,7 @@ def taken_over(cell: NotebookNode) -> NotebookNode:
     copied, pictures = new_markdown_cell(source), {}
     for name, kinds in dict(cell.get("attachments") or {}).items():
         kept = {kind: data for kind, data in dict(kinds).items() if kind in PICTURES.values() and isinstance(data, str)}
-        if kept and sum(map(len, kept.values())) <= LARGEST_PICTURES:
+        if kept:
             pictures[readable(name, 200)] = kept
     if pictures:
         copied.attachments = NotebookNode(pictures)
@@ -118,14 +119,13 @@ def together(cells: list[NotebookNode]) -> NotebookNode:
 
 def same_text(cell: NotebookNode, other: NotebookNode) -> bool:
     """Whether two cells say the same, whatever their lines end with."""
-    return [line.rstrip() for line in cell.source.strip().splitlines()] == [
-        line.rstrip() for line in other.source.strip().splitlines()
-    ]
+    lines, others = ([line.rstrip() for line in one.source.strip().splitlines()] for one in (cell, other))
+    return lines == others
 
 
 def with_pictures(notebook: NotebookNode, folder: Path) -> NotebookNode:
     """``notebook``, in which pictures that lie beside it, in ``folder``, have become attachments of its text cells."""
-    room = LARGEST_PICTURES
+    room = LARGEST_PICTURES  # of all together
     for cell in notebook.cells:
         for link in dict.fromkeys(LINKED.findall(cell.source) if cell.cell_type == "markdown" else []):
             name = unquote(link)
