@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the first target that needs it sets up. Versions stand in requirements.txt.
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test notebooks bench check release grade import export clean
+.PHONY: help lab test notebooks bench check release grade import export hub clean
 
 # The first that runs and is new enough; a shim that cannot run is passed over. Override: make lab PYTHON=/path/to/python
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(if $(shell \
@@ -61,6 +61,10 @@ import: $(CLASS)  ## take over a download of Moodle or Canvas: ZIP=all.zip ASSIG
 
 export: $(CLASS)  ## write scores and feedback for Moodle and Canvas: ASSIGNMENT=02_sinusoidal
 	$(VENV) $(ASSIGNMENTS)/lms.py export "$(ASSIGNMENT)" "$(COURSE)" $(OPTIONS)
+
+hub: $(CLASS)  ## let ten learners work on a hub of this machine; OPTIONS="--learners 3" and others
+	$(PIP) -r $(ASSIGNMENTS)/hub/requirements.txt
+	$(VENV) $(ASSIGNMENTS)/hub/try_hub.py $(OPTIONS)
 
 clean:  ## remove .venv and caches
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build *.egg-info

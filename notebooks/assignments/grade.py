@@ -27,6 +27,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -305,6 +306,8 @@ def grade_class(course: Path, options: argparse.Namespace) -> Path:
         ValueError: if the roster is no table of students, or the folder's nbgrader configuration is of another kind.
     """
     prepare(course)
+    with contextlib.chdir(HERE):  # where the fork server finds what it reads; a class has a folder "feedback" too
+        forkserver.ensure_running()
     with alone(course) as folder:
         records = history(course)
         last = {(record["student"], record["assignment"]): record for record in records}

@@ -213,16 +213,16 @@ class ConfinedKernel:
         deadline = time.monotonic() + START_LIMIT
 
         def wait(done):
-            while not done():
+            while not (found := done()):
                 if time.monotonic() > deadline or self.process.poll() is not None:
                     raise RuntimeError("the kernel did not start")
                 time.sleep(0.02)
+            return found
 
         reached = Path(within)
         if bubblewrap():  # its folders are seen through its first process: none of them lies on a disk
-            box = psutil.Process(self.process.pid)
-            wait(box.children)
-            reached = Path(f"/proc/{box.children()[0].pid}/root{within}")
+            first = wait(psutil.Process(self.process.pid).children)[0]
+            reached = Path(f"/proc/{first.pid}/root{within}")
         wait(lambda: all((reached / f"kernel-{port}").exists() for port in PORTS.values()))
         time.sleep(0.1)  # from its socket being there to its listening
 

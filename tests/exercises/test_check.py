@@ -32,7 +32,7 @@ def write_into(x):
         (lambda x: [x, "y"], "double must return a tensor or a number, got list"),
         (lambda x: (2 * x)[:1], "double, case 1 of 2: shape (2,) expected, got (1,)"),
         (lambda x: (2 * x).float(), "double, case 2 of 2: right to the precision of float32; compute in float64"),
-        (lambda x: 2 * x.float().double(), "double, case 2 of 2: right to the precision of float32; compute in float64"),
+        (lambda x: 2 * x.float().double(), "double, case 2 of 2: right to the precision of float32"),
         (lambda x: 2 * x + 0.5, "double, case 1 of 2: the values differ, by 0.5 where they differ most"),
         (lambda x: x * float("nan"), "double, case 1 of 2: the values differ, by inf where they differ most"),
         (7, "double must be a function, got int"),
