@@ -110,8 +110,9 @@ for folder in ("/", "/dev", "/dev/shm", "/tmp", "/var/tmp", "/scratch"):
     print("WROTE", written)
 """
 NAMESPACES = """
-import ctypes
-print("NAMESPACE", ctypes.CDLL(None).unshare(0x10000000))
+import subprocess, sys
+program = "import ctypes; print('NAMESPACE', ctypes.CDLL(None).unshare(0x10000000))"  # a process with threads may not
+print(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout)
 """
 IMPORTS_ANSWERS = """
 import importlib

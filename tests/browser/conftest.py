@@ -3,6 +3,7 @@
 Without a Chromium the tests are skipped; with REQUIRE_BROWSER=1 they fail.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -196,25 +197,32 @@ def lab(browser, tmp_path_factory):
     }
     (root / "settings").mkdir()
     (root / "settings" / "overrides.json").write_text(json.dumps(settings))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
-    command += ["--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True"]
-    command += [f"--ServerApp.root_dir={root / 'notebooks'}", f"--LabApp.app_settings_dir={root / 'settings'}"]
-    command += [f"--LabApp.workspaces_dir={root / 'workspaces'}"]
     startup = root / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "short_trainings.py").write_text(STARTUP)
     environment = os.environ | {"IPYTHONDIR": str(root / "ipython")}
     environment["OMP_NUM_THREADS"] = "1"  # threads of a kernel that wait for each other starve Chromium
-    with open(root / "lab.log", "w") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+    options = ["--ServerApp.disable_check_xsrf=True", f"--LabApp.app_settings_dir={root / 'settings'}"]
+    with running_lab(root / "notebooks", root, *options, environment=environment) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def running_lab(folder: Path, beside: Path, *options: str, environment: dict | None = None):
+    """The address of a JupyterLab that was started in ``folder`` and keeps its own files in ``beside``."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
+    command += ["--IdentityProvider.token=", f"--LabApp.workspaces_dir={beside / 'workspaces'}", *options]
+    log = beside / "lab.log"
+    with open(log, "w") as file:
+        server = subprocess.Popen(command, cwd=folder, stdout=file, stderr=subprocess.STDOUT, env=environment)
     try:
         deadline = time.monotonic() + 90
         while not answers(port):
             if server.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"JupyterLab did not start:\n{(root / 'lab.log').read_text()}")
+                pytest.fail(f"JupyterLab did not start:\n{log.read_text()}")
             time.sleep(0.2)
         yield f"http://127.0.0.1:{port}"
     finally:
@@ -223,6 +231,12 @@ def lab(browser, tmp_path_factory):
             server.wait(20)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+@pytest.fixture(scope="session")
+def start_lab():
+    """For the tests that need a JupyterLab in a folder of their own."""
+    return running_lab
 
 
 def answers(port: int) -> bool:

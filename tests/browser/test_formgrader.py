@@ -4,10 +4,8 @@ The pages that come of it are opened with a recorder: nothing that a student wro
 """
 
 import csv
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -106,35 +104,10 @@ def group(browser, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def lab(group):
+def lab(group, start_lab):
     """The address of a JupyterLab that was started in the folder of the class."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", "--ip=127.0.0.1", f"--port={port}"]
-    command += ["--IdentityProvider.token=", f"--LabApp.workspaces_dir={group.root.parent / 'workspaces'}"]
-    log = group.root.parent / "lab.log"
-    with open(log, "w") as file:
-        server = subprocess.Popen(command, cwd=group.root, stdout=file, stderr=subprocess.STDOUT)
-    try:
-        deadline = time.monotonic() + 90
-        while not is_open(port):
-            if server.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"JupyterLab did not start:\n{log.read_text()}")
-            time.sleep(0.2)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        try:
-            server.wait(20)
-        except subprocess.TimeoutExpired:
-            server.kill()
-
-
-def is_open(port: int) -> bool:
-    """Whether something listens on ``port``."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    with start_lab(group.root, group.root.parent) as address:
+        yield address
 
 
 class Recorder:
