@@ -278,7 +278,11 @@ class Kernel:
     def close(self) -> None:
         """End the kernel."""
         self.socket.close()
-        self.learner.ask("DELETE", f"{self.learner.server}/sessions/{self.session['id']}")
+        try:
+            self.learner.ask("DELETE", f"{self.learner.server}/sessions/{self.session['id']}")
+        except requests.HTTPError as error:
+            if error.response.status_code != 404:  # it is gone already
+                raise
 
     def execute(self, source: str) -> str:
         """Run a cell; its error, or nothing.
