@@ -210,40 +210,43 @@ class ConfinedKernel:
 
     def _connect(self, within: str) -> None:
         """Open the three channels, before any code of the submission runs, and wait until they carry messages."""
-        deadline = time.monotonic() + START_LIMIT
-
-        def wait(done):
-            while not (found := done()):
-                if time.monotonic() > deadline or self.process.poll() is not None:
-                    raise RuntimeError("the kernel did not start")
-                time.sleep(0.02)
-            return found
-
-        reached = Path(within)
+        self.reached = Path(within)
         if bubblewrap():  # its folders are seen through its first process: none of them lies on a disk
-            first = wait(psutil.Process(self.process.pid).children)[0]
-            reached = Path(f"/proc/{first.pid}/root{within}")
-        wait(lambda: all((reached / f"kernel-{port}").exists() for port in PORTS.values()))
+            first = self._wait(psutil.Process(self.process.pid).children)[0]
+            self.reached = Path(f"/proc/{first.pid}/root{within}")
+        self._wait(lambda: all((self.reached / f"kernel-{port}").exists() for port in PORTS.values()))
         time.sleep(0.1)  # from its socket being there to its listening
+        self.shell, self.control = self._channel(zmq.DEALER, "shell_port"), self._channel(zmq.DEALER, "control_port")
+        self._listen()
 
-        def channel(kind: int, port: str):
-            socket = self.context.socket(kind)
-            socket.linger, socket.rcvhwm, socket.maxmsgsize = 0, UNREAD_MESSAGES, LARGEST_MESSAGE
-            if kind == zmq.SUB:
-                socket.subscribe("")
-            else:
-                socket.reconnect_ivl = -1  # a submission could put another socket into this place
-            socket.connect(f"ipc://{reached}/kernel-{PORTS[port]}")
-            return socket
-
-        self.iopub, self.shell = channel(zmq.SUB, "iopub_port"), channel(zmq.DEALER, "shell_port")
-        self.control = channel(zmq.DEALER, "control_port")
+    def _listen(self) -> None:
+        """Open the channel of outputs, anew where it was: zmq closes it when a message is too long."""
+        self.iopub = self._channel(zmq.SUB, "iopub_port")
 
         def heard():
             self.session.send(self.shell, "kernel_info_request")
             return self.iopub.poll(200)
 
-        wait(heard)
+        self._wait(heard)
+
+    def _wait(self, done):
+        """What ``done`` answers, once it is something."""
+        deadline = time.monotonic() + START_LIMIT
+        while not (found := done()):
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise RuntimeError("the kernel did not start")
+            time.sleep(0.02)
+        return found
+
+    def _channel(self, kind: int, port: str) -> zmq.Socket:
+        socket = self.context.socket(kind)
+        socket.linger, socket.rcvhwm, socket.maxmsgsize = 0, UNREAD_MESSAGES, LARGEST_MESSAGE
+        if kind == zmq.SUB:
+            socket.subscribe("")
+        else:
+            socket.reconnect_ivl = -1  # a submission could put another socket into this place
+        socket.connect(f"ipc://{self.reached}/kernel-{PORTS[port]}")
+        return socket
 
     def _stop(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -302,8 +305,11 @@ class ConfinedKernel:
         while time.monotonic() < deadline and not (idle and reply is not None):
             ready = dict(poller.poll(100 if reply is None else 1000))
             if not ready:
-                if reply is not None:
-                    break  # the word that it is idle was lost in a flood
+                if reply is not None:  # the word that it is idle was lost in a flood
+                    self.iopub.close()
+                    with contextlib.suppress(RuntimeError):  # it may have ended meanwhile
+                        self._listen()
+                    break
                 if self.process.poll() is not None:
                     break
                 continue
