@@ -383,8 +383,8 @@ def test_pictures_lists_and_small_html_arrive(graded):
     for part in ("H<sub>2</sub>O", "<summary>more</summary>", "<li>two</li>", "<math"):
         assert part in page, part
     page = graded.course.feedback("scripts")
-    assert "a (javascript:alert(3))" in page
-    for part in ("alert(1)", "onerror", "href=\"javascript"):
+    assert "javascript:alert(3)" in page  # as text
+    for part in ("alert(1)", "onerror", 'href="javascript'):
         assert part not in page, part
 
 
