@@ -18,6 +18,7 @@ from roster import shown
 
 HERE = Path(__file__).resolve().parent
 CONFIGURATION = "nbgrader_config.py"
+LARGEST_NOTEBOOK = 50 * 2**20  # bytes
 
 
 def prepare(course: Path) -> None:

@@ -31,16 +31,21 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import nbformat
 import torch
+from nbgrader.api import MissingEntry
+from nbgrader.apps import NbGraderAPI
+from nbgrader.utils import parse_utc
 from tqdm import tqdm
 
-from course import HERE, called, gradebook, identifier, prepare, replace, seen_by_nbgrader
+from course import HERE, LARGEST_NOTEBOOK, called, gradebook, identifier, prepare, replace, seen_by_nbgrader
 from roster import key, shown
+from sandbox import bubblewrap
+from submission import identity, with_pictures
 from table import write_table
 
 SERVER = multiprocessing.get_context("forkserver")  # has read the libraries once, for all submissions
 SERVER.set_forkserver_preload(["nbgrader.apps", "submission", "feedback"])
-LARGEST_NOTEBOOK = 50 * 2**20  # bytes
 MEMORY_OF_A_GRADER = 600 * 2**20  # bytes beyond what it starts with
 
 
@@ -98,16 +103,11 @@ def grade_one(course: Path, student: str, assignment: str, seconds: float, memor
     Raises:
         RuntimeError: if nbgrader fails.
     """
-    import nbformat
-    from nbgrader.apps import NbGraderAPI
-
-    from submission import with_pictures
-
     path = course / "submitted" / student / assignment / f"{assignment}.ipynb"
     try:
         handed_in = nbformat.read(path, as_version=4)
         nbformat.validate(handed_in)
-    except (Exception, RecursionError) as error:
+    except Exception as error:
         return {"reason": f"the file is not a notebook: {type(error).__name__}"}
 
     known, notes = identifier(student), []
@@ -123,13 +123,10 @@ def grade_one(course: Path, student: str, assignment: str, seconds: float, memor
         config.RunAndTest.seconds, config.RunAndTest.memory = seconds, memory
         read_by_hand = hand_graded(course, known, assignment)
         api = NbGraderAPI(config=config)
-        for step in (api.autograde, api.generate_feedback):
-            done = step(assignment, known)
-            if not done["success"]:
-                raise RuntimeError(done.get("log") or done.get("error"))
-            if step == api.autograde:
-                graded = nbformat.read(root / "autograded" / known / assignment / path.name, as_version=4)
-                settle(course, known, student, assignment, graded, read_by_hand)
+        succeeded(api.autograde(assignment, known))
+        graded = nbformat.read(root / "autograded" / known / assignment / path.name, as_version=4)
+        settle(course, known, student, assignment, graded, read_by_hand)
+        succeeded(api.generate_feedback(assignment, known))
         for kind in ("autograded", "feedback"):
             replace(course / kind / known / assignment, root / kind / known / assignment)
     if known != student:
@@ -138,10 +135,18 @@ def grade_one(course: Path, student: str, assignment: str, seconds: float, memor
     return {"reason": "", "number": found["number"], "notes": notes + found["notes"]}
 
 
+def succeeded(done: dict) -> None:
+    """Go on if a step of nbgrader's succeeded.
+
+    Raises:
+        RuntimeError: if it did not, with what nbgrader said.
+    """
+    if not done["success"]:
+        raise RuntimeError(done.get("log") or done.get("error"))
+
+
 def timestamp(folder: Path) -> str | None:
     """When the submission in ``folder`` was handed in, in nbgrader's form; empty if unknown, None if it is no time."""
-    from nbgrader.utils import parse_utc
-
     path = folder / "timestamp.txt"
     if path.is_symlink() or not path.is_file():
         return ""
@@ -155,11 +160,6 @@ def timestamp(folder: Path) -> str | None:
 
 def hand_graded(course: Path, student: str, assignment: str) -> dict[str, str]:
     """The answers that somebody has read and given points for: the text that was read, by the name of the cell."""
-    import nbformat
-    from nbgrader.api import MissingEntry
-
-    from submission import identity
-
     path = course / "autograded" / student / assignment / f"{assignment}.ipynb"
     if not path.is_file():
         return {}
@@ -175,8 +175,6 @@ def hand_graded(course: Path, student: str, assignment: str) -> dict[str, str]:
 
 def settle(course: Path, known: str, student: str, assignment: str, graded, read_by_hand: dict[str, str]) -> None:
     """Write the student's name into the gradebook; an answer that was read and did not change waits for nobody."""
-    from submission import identity
-
     with gradebook(course) as book:
         if known != student:
             book.update_or_create_student(known, last_name=called(student))
@@ -350,8 +348,6 @@ def main() -> None:
     course = options.course.resolve()
     if not (course / "submitted").is_dir():
         parser.error(f"there is no folder {course / 'submitted'}")
-    from sandbox import bubblewrap
-
     if bubblewrap() is None:
         print("No working bubblewrap (bwrap): submissions can reach the network and all your files. See README.md.")
     try:

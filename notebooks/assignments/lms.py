@@ -48,11 +48,9 @@ from zoneinfo import ZoneInfo
 
 from dateutil import parser as dates
 
-from course import identifier
+from course import HERE, LARGEST_NOTEBOOK, identifier
 from roster import LONGEST_NAME, Entry, key, read, safe_cell, shown, table
 
-HERE = Path(__file__).resolve().parent
-LARGEST_NOTEBOOK = 50 * 2**20  # bytes
 LARGEST_IMPORT = 4 * 2**30  # bytes of all notebooks together
 LONGEST_PATH = 1000  # characters
 MOST_FILES = 20_000
