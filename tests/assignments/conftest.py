@@ -13,6 +13,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import grade
 import release
+from labels import labelled
 from sandbox import bubblewrap
 from submission import identity
 
@@ -118,12 +119,6 @@ def course_in():
 def course(course_in, tmp_path):
     """Makes a course from an assignment of the repository."""
     return lambda name: course_in(tmp_path, name)
-
-
-def labelled(kind, source, name, **label):
-    """A cell as nbgrader describes it."""
-    label = {"schema_version": 3, "grade": False, "solution": False, "locked": False, "task": False} | label
-    return kind(source, metadata={"nbgrader": label | {"grade_id": name}})
 
 
 SMALL = {

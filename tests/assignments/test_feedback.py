@@ -24,6 +24,7 @@ from traitlets.config import Config, PyFileConfigLoader
 
 import feedback
 from feedback import clean_html, course_config, from_markdown, plain, shown
+from labels import labelled
 from release import release, secrets
 
 VECTORS = (Path(__file__).parent / "vectors.txt").read_text().split("\n---\n")
@@ -340,12 +341,6 @@ QUESTIONS = {
     "predict": "3a. Predict (10 points, 5 minutes)",
     "measure": "3b. Measure",
 }
-
-
-def labelled(kind, source: str, name: str, **label):
-    """A cell as nbgrader describes it."""
-    label = {"schema_version": 3, "grade": False, "solution": False, "locked": False, "task": False} | label
-    return kind(source, metadata={"nbgrader": label | {"grade_id": name}})
 
 
 def write_master(path: Path) -> None:

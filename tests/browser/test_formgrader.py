@@ -14,6 +14,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from playwright.sync_api import expect
 
+from labels import labelled
+
 ASSIGNMENTS = Path(__file__).parents[2] / "notebooks" / "assignments"
 NAME, HIDDEN, COMMENT = "waves", "assert triple(1000) == 3000", "Ä good reason"
 pytestmark = pytest.mark.xdist_group("formgrader")
@@ -39,20 +41,14 @@ raise ValueError(hostile)
 """
 
 
-def teachers(kind, name, source, **label):
-    """A cell as nbgrader describes it."""
-    label = {"schema_version": 3, "grade": False, "solution": False, "locked": False, "task": False} | label
-    return kind(source, metadata={"nbgrader": label | {"grade_id": name}})
-
-
 def master():
     """An assignment with a function, its test, and an answer that is read by hand."""
     code = "def triple(x):\n    ### BEGIN SOLUTION\n    return 3 * x\n    ### END SOLUTION"
     test = f"assert triple(2) == 6\n### BEGIN HIDDEN TESTS\n{HIDDEN}\n### END HIDDEN TESTS"
     cells = [
-        teachers(new_code_cell, "triple", code, solution=True),
-        teachers(new_code_cell, "triple-test", test, grade=True, locked=True, points=10),
-        teachers(new_markdown_cell, "explain", "Because.", grade=True, solution=True, points=10),
+        labelled(new_code_cell, code, "triple", solution=True),
+        labelled(new_code_cell, test, "triple-test", grade=True, locked=True, points=10),
+        labelled(new_markdown_cell, "Because.", "explain", grade=True, solution=True, points=10),
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return new_notebook(cells=cells, metadata={"kernelspec": kernel})
