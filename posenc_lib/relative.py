@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 def relative_position(query_positions: Tensor, key_positions: Tensor) -> Tensor:
-    """(Lq, Lk) integers, key minus query: negative to the left of the query."""
-    return key_positions - query_positions[:, None]
+    """(..., Lq, Lk) integers, key minus query: negative to the left of the query."""
+    return key_positions[..., None, :] - query_positions[..., :, None]
 
 
 def distinct(relative: Tensor) -> tuple[Tensor, Tensor]:
-    """The relative positions that occur, ascending (R,), and for each pair the row of its own (Lq, Lk).
+    """The relative positions that occur, ascending (R,), and for each pair the row of its own (..., Lq, Lk).
 
     For contiguous positions the rows are all integers from the smallest to the largest; where positions are scattered,
     only those that occur.
@@ -22,19 +22,28 @@ def distinct(relative: Tensor) -> tuple[Tensor, Tensor]:
     if not relative.numel():
         return relative.new_zeros(0), relative
     low, high = int(relative.min()), int(relative.max())
-    if high - low < sum(relative.shape):
+    if high - low < sum(relative.shape[-2:]):
         return torch.arange(low, high + 1, device=relative.device), relative - low
     return torch.unique(relative, return_inverse=True)
 
 
-def pick(logits: Tensor, index: Tensor) -> Tensor:
-    """Scores (B, H, Lq, Lk) from logits (B, H, Lq, R) of every query with every row: entry index[i, j] of row i."""
-    return logits.gather(-1, index.expand(*logits.shape[:-2], *index.shape))
+def relative_gather(logits: Tensor, index: Tensor) -> Tensor:
+    """Relative gather: scores (..., Lq, Lk) from logits (..., Lq, R) of every query with every row of a table.
+
+    Entry (i, j) is entry index[..., i, j] of row i; axes of length 1 are shared.
+    """
+    lead = torch.broadcast_shapes(logits.shape[:-1], index.shape[:-1])
+    return logits.expand(*lead, -1).gather(-1, index.expand(*lead, -1))
 
 
-def pick_by_key(logits: Tensor, index: Tensor) -> Tensor:
-    """Scores (B, H, Lq, Lk) from logits (B, H, Lk, R) of every key with every row: entry index[i, j] of row j."""
-    return pick(logits, index.mT).mT
+def relative_gather_by_key(logits: Tensor, index: Tensor) -> Tensor:
+    """Scores (..., Lq, Lk) from logits (..., Lk, R) of every key with every row: entry index[..., i, j] of row j."""
+    return relative_gather(logits, index.mT).mT
+
+
+def heads_first(bias: Tensor) -> Tensor:
+    """(H, Lq, Lk) from (Lq, Lk, H), and (B, H, Lq, Lk) from (B, 1, Lq, Lk, H)."""
+    return bias.movedim(-1, -3) if bias.dim() == 3 else bias.movedim(-1, 1).squeeze(2)
 
 
 def sum_by_row(weights: Tensor, index: Tensor, rows: int) -> Tensor:

@@ -88,9 +88,46 @@ def integers(name: str, value) -> Tensor:
     return value
 
 
+def vector(name: str, value, *, length: int | None = None) -> Tensor:
+    """Integers (L,), with L equal to ``length`` if given."""
+    return positions(name, tensor(name, value, shape="(L,)"), length=length)
+
+
 def positions(name: str, value, *, length: int | None = None) -> Tensor:
-    """Integer positions (L,), with L equal to ``length`` if given."""
-    integers(name, tensor(name, value, shape="(L,)"))
-    if length is not None and len(value) != length:
-        raise ValueError(f"{name} must have {length} entries, one per token, got {len(value)}")
+    """Integer positions (..., L), with L equal to ``length`` if given."""
+    if not integers(name, value).dim():
+        raise ValueError(f"{name} must have shape (..., L), got a single number")
+    if length is not None and value.shape[-1] != length:
+        raise ValueError(f"{name} must have {length} entries, one per token, got {value.shape[-1]}")
     return value
+
+
+def coordinates(name: str, value) -> Tensor:
+    """A tensor of integers or real numbers, of any shape."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor of numbers, got {type(value).__name__}")
+    if value.dtype == torch.bool or value.is_complex():
+        raise TypeError(f"{name} must hold integers or real numbers, got {value.dtype}")
+    return value
+
+
+def heads(name: str, value: Tensor, num_heads: int | None, head_dim: int) -> Tensor:
+    """Queries or keys (B, H, L, d) with H = ``num_heads``, if that is given, and d = ``head_dim``."""
+    tensor(name, value, shape="(B, H, L, d)")
+    if value.shape[-1] != head_dim:
+        raise ValueError(f"{name} must have width head_dim = {head_dim}, got {value.shape[-1]}")
+    if num_heads is not None and value.shape[1] != num_heads:
+        raise ValueError(f"{name} must have num_heads = {num_heads} heads, got {value.shape[1]}")
+    return value
+
+
+def embedded(x, positions, dim: int) -> None:
+    """Input x (B, L, ``dim``) of real numbers, and integer positions (L,) or (B, L) for it."""
+    floating("x", tensor("x", x, shape="(B, L, D)"))
+    last_axis("x", x, dim)
+    integers("positions", positions)
+    if tuple(positions.shape) not in (tuple(x.shape[1:2]), tuple(x.shape[:2])):
+        raise ValueError(
+            f"positions must have shape (L,) = {tuple(x.shape[1:2])} or (B, L) = {tuple(x.shape[:2])}, one entry per "
+            f"token, got {tuple(positions.shape)}"
+        )

@@ -2,7 +2,7 @@
 
 from posenc_lib.lab.measure import milliseconds, randn
 from posenc_lib.lab.model import TinyTransformer
-from posenc_lib.lab.tasks import IGNORE, copy_back, induction, look_up, name_position, reverse
+from posenc_lib.lab.tasks import IGNORE, associative_recall, copy_back, induction, name_position, reverse
 from posenc_lib.lab.text import next_character
 from posenc_lib.lab.training import accuracy, train
 
@@ -10,9 +10,9 @@ __all__ = [
     "IGNORE",
     "TinyTransformer",
     "accuracy",
+    "associative_recall",
     "copy_back",
     "induction",
-    "look_up",
     "milliseconds",
     "name_position",
     "next_character",

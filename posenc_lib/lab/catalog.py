@@ -3,12 +3,21 @@
 import importlib
 import inspect
 import pkgutil
+from typing import Any
 
 from posenc_lib import schemes
 from posenc_lib.scheme import PositionScheme
 
 # Values for the arguments that schemes require, by the name that they have in all of them; D = num_heads * head_dim.
-SIZES = {"dim": 64, "num_heads": 4, "head_dim": 16, "max_length": 512, "clip": 32, "k": 32}
+SIZES: dict[str, Any] = {
+    "dim": 64,
+    "num_heads": 4,
+    "head_dim": 16,
+    "max_length": 512,
+    "clip": 32,
+    "max_relative_positions": 32,
+    "sections": (2, 3, 3),
+}
 
 
 def scheme_classes() -> dict[str, type[PositionScheme]]:
@@ -22,16 +31,18 @@ def scheme_classes() -> dict[str, type[PositionScheme]]:
     return found
 
 
-def build(scheme_class: type[PositionScheme], **sizes: int) -> PositionScheme:
+def build(scheme_class: type[PositionScheme], variant: str | None = None, **sizes: Any) -> PositionScheme:
     """An instance whose required arguments come from ``sizes``, or else from ``SIZES``.
+
+    With the name of one of its variants it has also the settings of that.
 
     Raises:
         TypeError: if a required argument has a value in neither.
     """
-    values, given = SIZES | sizes, {}
+    values, given = SIZES | sizes, dict(scheme_class.variants[variant] if variant else {})
     for name, parameter in inspect.signature(scheme_class).parameters.items():
         required = parameter.default is parameter.empty
-        if required and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if required and name not in given:
             if name not in values:
                 raise TypeError(f"{scheme_class.__name__} requires {name}, which must be one of {sorted(values)}")
             given[name] = values[name]

@@ -7,6 +7,7 @@ makes the file that notebook 20 reads. What is in the file is not computed again
 
 import argparse
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -16,7 +17,7 @@ from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.sweep import sweep
 from posenc_lib.lab.tasks import copy_back, induction
 from posenc_lib.lab.text import CHARACTERS, next_character
-from posenc_lib.lab.training import accuracy, train
+from posenc_lib.lab.training import Task, accuracy, train
 
 LONGEST = 256  # of a test: the rows of tables that end somewhere
 
@@ -25,11 +26,28 @@ def _unseen_character(*arguments):
     return next_character(*arguments, part="test")
 
 
-# Name: the task in training, in the test, its vocabulary, the length of training, lengths of tests, updates.
+class Contest(NamedTuple):
+    """A task on which all schemes are compared.
+
+    training, test: the task as ``train`` and ``accuracy`` call it; the test may draw from other texts.
+    vocabulary: number of tokens.
+    length: of the texts in training.
+    lengths: of the texts in the tests.
+    steps: updates.
+    """
+
+    training: Task
+    test: Task
+    vocabulary: int
+    length: int
+    lengths: tuple[int, ...]
+    steps: int
+
+
 TASKS = {
-    "copy the token 5 back": (copy_back, copy_back, 16, 32, (32, 64, 128, 256), 400),
-    "induction": (induction, induction, 64, 64, (64, 128, 256), 600),
-    "next character": (next_character, _unseen_character, CHARACTERS, 64, (64, 128, 256), 300),
+    "copy the token 5 back": Contest(copy_back, copy_back, 16, 32, (32, 64, 128, 256), 400),
+    "induction": Contest(induction, induction, 64, 64, (64, 128, 256), 600),
+    "next character": Contest(next_character, _unseen_character, CHARACTERS, 64, (64, 128, 256), 300),
 }
 
 
@@ -45,14 +63,14 @@ def train_and_test(scheme: str, task: str, seed: int, batch: int = 32) -> dict[s
         ValueError: an unknown scheme or task.
     """
     classes = scheme_classes()
-    in_training, in_test, vocabulary, length, lengths, steps = TASKS[validate.choice("task", task, tuple(TASKS))]
+    contest = TASKS[validate.choice("task", task, tuple(TASKS))]
     scheme_class = classes[validate.choice("scheme", scheme, tuple(classes))]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         positions = build(scheme_class, max_length=LONGEST)
-    model = TinyTransformer(positions, vocabulary, seed=seed)
-    train(model, in_training, length, steps, batch=batch, learning_rate=3e-3, seed=seed)
-    return {str(n): round(accuracy(model, in_test, n, batch=64), 4) for n in lengths}
+    model = TinyTransformer(positions, contest.vocabulary, seed=seed)
+    train(model, contest.training, contest.length, contest.steps, batch=batch, learning_rate=3e-3, seed=seed)
+    return {str(n): round(accuracy(model, contest.test, n, batch=64), 4) for n in contest.lengths}
 
 
 def settings(schemes: Sequence[str], seeds: Sequence[int]) -> list[dict]:

@@ -5,6 +5,7 @@ new scheme is probed without a word added here. Probed with the sizes of the cat
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,17 +16,17 @@ from posenc_lib.lab.measure import randn
 from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.none import NoPosition
 
-PLAIN = NoPosition()
 H, d, D = SIZES["num_heads"], SIZES["head_dim"], SIZES["dim"]
-W_Q, W_K = randn(2, D, D, seed=1) / D**0.5
 WITHIN = 1e-9  # differences of float64 scores of size 1
 
 
-def drawn(scheme_class: type[PositionScheme], seed: int = 0, **sizes: int) -> PositionScheme:
+def drawn(
+    scheme_class: type[PositionScheme], seed: int = 0, variant: str | None = None, **sizes: Any
+) -> PositionScheme:
     """An instance in float64 whose every parameter is random, also those that a training starts from zeros or ones."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        scheme = build(scheme_class, **sizes).double()
+        scheme = build(scheme_class, variant, **sizes).double()
         for parameter in scheme.parameters():
             nn.init.normal_(parameter, std=0.3)
     return scheme.requires_grad_(False).eval()
@@ -34,22 +35,23 @@ def drawn(scheme_class: type[PositionScheme], seed: int = 0, **sizes: int) -> Po
 def score_of(scheme: PositionScheme, x: Tensor, y: Tensor, i: Tensor, j: Tensor) -> Tensor:
     """Scores (H, n, m) of words x (n, D) at positions i and words y (m, D) at positions j: hooks 1 to 3."""
     q, k = (
-        (scheme.embed(words[None], where) @ W).unflatten(-1, (H, d)).transpose(1, 2)
-        for words, where, W in ((x, i, W_Q), (y, j, W_K))
+        (scheme.embed(words[None], where) @ W / D**0.5).unflatten(-1, (H, d)).transpose(1, 2)
+        for words, where, W in zip((x, y), (i, j), randn(2, D, D, seed=1), strict=True)
     )
-    return scores(q, k, scheme, i, j)[0]
+    return scores(q, k, scheme, i, j, x=y[None])[0]
 
 
 def places(scheme: PositionScheme) -> list[str]:
     """Where position enters: some of "input", "query and key", "score", "value"."""
     x, q, p = randn(1, 9, D, seed=2), randn(1, H, 9, d, seed=3), torch.arange(9)
-    turned = scheme.transform_query(q, p), scheme.transform_key(q, p)
+    here = scheme.at(p, like=q)
+    turned = here.transform(q, q)
     dot = turned[0] @ turned[1].mT * scheme.scale(d)
     found = {
         "input": not torch.equal(scheme.embed(x, p), x),
         "query and key": not all(torch.equal(y, q) for y in turned),
-        "score": not torch.equal(scores(q, q, scheme), dot),
-        "value": scheme.value_bias(torch.full((1, H, 9, 9), 1 / 9).double(), p, p) is not None,
+        "score": not torch.equal(scores(q, q, here, x=x), dot),
+        "value": here.value_bias(torch.full((1, H, 9, 9), 1 / 9).double(), d) is not None,
     }
     return [place for place, enters in found.items() if enters]
 
@@ -90,25 +92,27 @@ def bounded(scheme: PositionScheme) -> bool:
     x, y = randn(1, D, seed=8), randn(200, D, seed=9)
     limit = longest(scheme)
     far = 10**8 if limit is None else limit
+    plain = NoPosition()
     change = []
     for reach in (max(20, round(far**0.25)), far):
         here, keys = torch.tensor([reach]), torch.linspace(0, reach // 2, 200).long()
-        change.append((score_of(scheme, x, y, here, keys) - score_of(PLAIN, x, y, here, keys)).abs().max())
+        change.append((score_of(scheme, x, y, here, keys) - score_of(plain, x, y, here, keys)).abs().max())
     return bool(change[1] <= 2.5 * change[0])
 
 
 def keeps_norms(scheme: PositionScheme) -> bool:
     """Whether words, queries and keys have the same length after hooks 1 and 2 as before."""
     x, q, p = randn(1, 30, D, seed=10), randn(1, H, 30, d, seed=11), torch.arange(30)
-    pairs = ((scheme.embed(x, p), x), (scheme.transform_query(q, p), q), (scheme.transform_key(q, p), q))
+    turned_q, turned_k = scheme.at(p, like=q).transform(q, q)
+    pairs = ((scheme.embed(x, p), x), (turned_q, q), (turned_k, q))
     return all(torch.allclose(y.norm(dim=-1), z.norm(dim=-1), rtol=1e-12) for y, z in pairs)
 
 
 def nothing_at_zero(scheme: PositionScheme) -> bool:
     """Whether the score at i = j = 0 is the dot product alone."""
-    x, zero = randn(1, D, seed=12), torch.tensor([0])
-    plain = score_of(PLAIN, x, x, zero, zero) / PLAIN.scale(d) * scheme.scale(d)
-    return bool((score_of(scheme, x, x, zero, zero) - plain).abs().max() < WITHIN)
+    x, zero, plain = randn(1, D, seed=12), torch.tensor([0]), NoPosition()
+    dot = score_of(plain, x, x, zero, zero) / plain.scale(d) * scheme.scale(d)
+    return bool((score_of(scheme, x, x, zero, zero) - dot).abs().max() < WITHIN)
 
 
 def parameters(scheme: PositionScheme) -> int:

@@ -49,7 +49,7 @@ def induction(batch: int, length: int, generator: Generator, vocabulary: int = 6
     return text[:, :-1].contiguous(), targets
 
 
-def look_up(batch: int, length: int, generator: Generator, vocabulary: int = 32) -> tuple[Tensor, Tensor]:
+def associative_recall(batch: int, length: int, generator: Generator, vocabulary: int = 32) -> tuple[Tensor, Tensor]:
     """Keys, each followed by its value; the answer at a key that came before is its value.
 
     Keys are the tokens of the lower half of the vocabulary, values those of the upper half; which value belongs to a

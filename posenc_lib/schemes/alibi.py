@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from posenc_lib import validate
-from posenc_lib.scheme import PositionScheme
+from posenc_lib.scheme import DistanceBias
 
 
 def slopes(num_heads: int) -> Tensor:
@@ -37,7 +37,7 @@ def slopes(num_heads: int) -> Tensor:
     return torch.cat([first, between[: H - P]])
 
 
-class Alibi(PositionScheme):
+class Alibi(DistanceBias):
     """Subtracts slope times distance from the scores; no parameters, any length.
 
     Args:
@@ -50,9 +50,5 @@ class Alibi(PositionScheme):
 
     def distance_bias(self, relative_position: Tensor) -> Tensor:
         """(H, R) float64 bias -m_h |j - i| for the relative positions (R,)."""
-        validate.positions("relative_position", relative_position)
+        validate.vector("relative_position", relative_position)
         return -slopes(self.num_heads).to(relative_position.device)[:, None] * relative_position.double().abs()
-
-    def extra_repr(self) -> str:
-        """What ``print(model)`` shows between the parentheses."""
-        return f"heads={self.num_heads}"

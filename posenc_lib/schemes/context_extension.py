@@ -13,20 +13,52 @@ Fast pairs, many turns, have seen every angle in training and tell neighbours ap
 Slow pairs would reach angles never seen: dividing them by s prevents it. NTK-aware leaves the fastest pair alone and
 divides the slowest by s; g in YaRN goes from 0 (slow pairs) to 1 (fast pairs) along a ramp in r.
 
-Every function returns what ``Rotary(head_dim, rescaled=...)`` takes. Their ``head_dim`` is the number of components
+Every function returns what ``Rotary(head_dim, rope_scaling=...)`` takes. Their ``head_dim`` is the number of components
 that are rotated.
 """
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from posenc_lib import validate
-from posenc_lib.schemes.rope import RescaledFrequencies, inverse_frequencies
+from posenc_lib.schemes.sinusoidal import frequencies
 
 RAMPS = ("ratio", "index")
+
+
+class RescaledFrequencies(NamedTuple):
+    """Frequencies for a longer context than a model was trained on.
+
+    inv_freq: (d/2,) float64, radians per position.
+    attention_factor: what rotated queries and keys are multiplied by; the scores are, by its square.
+    """
+
+    inv_freq: Tensor
+    attention_factor: float = 1.0
+
+    def __repr__(self) -> str:
+        return f"RescaledFrequencies({len(self.inv_freq)} pairs, attention_factor={self.attention_factor:g})"
+
+
+def inverse_frequencies(head_dim: int, base: float = 10_000.0) -> Tensor:
+    """Angle per position of each pair, theta_t = base**(-2t/head_dim): the frequencies of the sinusoid.
+
+    Args:
+        head_dim: number of components that are rotated, even.
+        base: positive.
+    Returns:
+        (head_dim/2,) float64, radians per position.
+    Raises:
+        ValueError: if ``head_dim`` is odd or not positive, or ``base`` is not positive.
+    Source: Su et al. 2021 (arXiv:2104.09864), equation 15.
+    """
+    return frequencies(validate.width("head_dim", head_dim), base)
 
 
 def position_interpolation(head_dim: int, base: float, factor: float) -> RescaledFrequencies:
@@ -212,3 +244,45 @@ def _at_least_1(name: str, value: float) -> float:
     if validate.real(name, value) < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
     return value
+
+
+# What configurations call the methods, and their arguments; published models mean YaRN as its published code has it.
+METHODS: dict[str, Callable[..., RescaledFrequencies]] = {
+    "default": lambda head_dim, base: RescaledFrequencies(inverse_frequencies(head_dim, base)),
+    "linear": position_interpolation,
+    "ntk": ntk_aware,
+    "dynamic": dynamic_ntk,
+    "yarn": partial(yarn, ramp="index"),
+    "llama3": llama3,
+    "longrope": longrope,
+}
+ARGUMENTS = {"original_max_position_embeddings": "original_length", "long_factor": "pair_factors"}
+
+
+def rescale(head_dim: int, base: float, rope_scaling: Mapping[str, Any]) -> RescaledFrequencies:
+    """Frequencies by a method that is named as in the configurations of transformers.
+
+    Args:
+        head_dim: number of components that are rotated, even.
+        base: that of the model, positive.
+        rope_scaling: ``rope_type``, one of default, linear, ntk, dynamic, yarn, llama3 and longrope, and the arguments
+            of that method: ``factor`` and, where it needs them, ``original_max_position_embeddings``, ``length``,
+            ``beta_fast``, ``beta_slow``, ``low_freq_factor``, ``high_freq_factor``, ``long_factor``. With
+            ``attention_factor`` that takes the place of the method's own.
+    Returns:
+        (head_dim/2,) float64 radians per position, and the attention factor.
+    Raises:
+        ValueError: an unknown method, an argument that it does not have or that is missing, a number out of its range.
+        TypeError: if ``rope_scaling`` is no mapping.
+    """
+    if not isinstance(rope_scaling, Mapping):
+        raise TypeError(f"rope_scaling must be a mapping, got {type(rope_scaling).__name__}")
+    method = METHODS[validate.choice("rope_scaling['rope_type']", rope_scaling.get("rope_type"), tuple(METHODS))]
+    given = {ARGUMENTS.get(name, name): value for name, value in rope_scaling.items() if name != "rope_type"}
+    factor = given.pop("attention_factor", None)
+    try:
+        bound = inspect.signature(method).bind(head_dim, base, **given)
+    except TypeError as error:
+        raise ValueError(f"rope_scaling does not fit {rope_scaling['rope_type']!r}: {error}") from error
+    rescaled = method(*bound.args, **bound.kwargs)
+    return rescaled if factor is None else rescaled._replace(attention_factor=factor)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.relative import relative_position
+from posenc_lib.relative import relative_gather, relative_position
 from posenc_lib.scheme import PositionScheme
 
 
@@ -32,8 +32,8 @@ def count_gates(logits: Tensor, query_positions: Tensor, key_positions: Tensor) 
 
     Args:
         logits: (B, H, Lq, Lk) scaled dot products q_i . k_s / sqrt(d).
-        query_positions: (Lq,) integers.
-        key_positions: (Lk,) integers.
+        query_positions: (Lq,) or (B, 1, Lq) integers.
+        key_positions: (Lk,) or (B, 1, Lk) integers.
     Returns:
         (B, H, Lq, Lk) in [0, 1], in the dtype of ``logits``.
     Raises:
@@ -52,7 +52,7 @@ def contextual_positions(gates: Tensor, key_positions: Tensor) -> Tensor:
 
     Args:
         gates: (B, H, Lq, Lk), as ``count_gates`` returns them.
-        key_positions: (Lk,) integers in any order; keys at the same position count together.
+        key_positions: (Lk,) or (B, 1, Lk) integers in any order; keys at the same position count together.
     Returns:
         (B, H, Lq, Lk), in the dtype of ``gates``; not yet limited to a largest position.
     Raises:
@@ -64,9 +64,10 @@ def contextual_positions(gates: Tensor, key_positions: Tensor) -> Tensor:
     j = validate.positions("key_positions", key_positions, length=n_keys)
     if (j.diff() > 0).all():
         return _sum_from_here_on(gates)
-    order = j.argsort()
-    first = torch.searchsorted(j[order], j)  # of the keys at this position, in ascending order
-    return _sum_from_here_on(gates[..., order])[..., first]
+    order = j.argsort(-1)
+    first = torch.searchsorted(j.gather(-1, order), j)  # of the keys at this position, in ascending order
+    sums = _sum_from_here_on(relative_gather(gates, order[..., None, :]))
+    return relative_gather(sums, first[..., None, :])
 
 
 def _sum_from_here_on(x: Tensor) -> Tensor:
@@ -120,23 +121,25 @@ class Cope(PositionScheme):
         ValueError: a number that is too small or not whole.
     """
 
+    places = ("score",)
+
     def __init__(self, head_dim: int, max_position: int = 64):
         super().__init__()
         self.head_dim = validate.integer("head_dim", head_dim, at_least=1)
         self.max_position = validate.integer("max_position", max_position, at_least=1)
         self.table = nn.Parameter(torch.zeros(self.max_position + 1, self.head_dim))
 
+    def per_pair(self, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
+        """The positions of queries and keys; what is between two tokens depends on the text."""
+        return query_positions, key_positions
+
     def positions(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """p_ij, shape (B, H, Lq, Lk), not yet limited to P; counted in float32 or better."""
         logits = (q @ k.mT * self.scale(self.head_dim)).to(torch.promote_types(q.dtype, torch.float32))
         return contextual_positions(count_gates(logits, query_positions, key_positions), key_positions)
 
-    def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def score_bias(self, q: Tensor, k: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
         """q_i . e[p_ij] / sqrt(d), shape (B, H, Lq, Lk)."""
-        validate.last_axis("q", q, self.head_dim)
+        validate.heads("q", q, None, self.head_dim)
         logits = q @ self.table.to(q).mT * self.scale(self.head_dim)
-        return interpolate(logits, self.positions(q, k, query_positions, key_positions))
-
-    def extra_repr(self) -> str:
-        """What ``print(model)`` shows between the parentheses."""
-        return f"head_dim={self.head_dim}, max_position={self.max_position}"
+        return interpolate(logits, self.positions(q, k, *pair))

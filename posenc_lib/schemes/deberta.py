@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.relative import pick, pick_by_key
+from posenc_lib.relative import relative_gather, relative_gather_by_key, relative_position
 from posenc_lib.scheme import PositionScheme
 
 
@@ -34,7 +34,8 @@ def bucket_index(i: Tensor | int, j: Tensor | int, k: int) -> Tensor:
     Source: He et al. 2020 (arXiv:2006.03654), equation 3.
     """
     i, j = (validate.integers(name, torch.as_tensor(x)) for name, x in (("i", i), ("j", j)))
-    return _row(i.long() - j.long(), validate.integer("k", k, at_least=1))
+    k = validate.integer("k", k, at_least=1)
+    return (i.long() - j.long() + k).clamp(0, 2 * k - 1)
 
 
 def log_bucket(relative: Tensor, buckets: int, max_position: int) -> Tensor:
@@ -60,32 +61,34 @@ def log_bucket(relative: Tensor, buckets: int, max_position: int) -> Tensor:
     return torch.where(relative.abs() <= exact, relative, relative.sign() * (steps.ceil().long() + exact))
 
 
-def _row(relative: Tensor, k: int) -> Tensor:
-    return (relative + k).clamp(0, 2 * k - 1)
-
-
 class Deberta(PositionScheme):
     """Content-to-content, content-to-position and position-to-content scores.
 
     Args:
         num_heads: H.
         head_dim: width d of a head.
-        k: largest distance; the table has 2k rows of width H * d.
-        max_position: None counts distances as version 1 does; an integer counts them in k logarithmic buckets up to
-            this distance, as version 2 does.
+        max_relative_positions: k, the largest distance; the table has 2k rows of width H * d.
+        position_buckets: None counts distances as version 1 does; an integer puts those up to
+            ``max_relative_positions`` into so many logarithmic buckets, as version 2 does, and takes the place of k.
     Raises:
-        ValueError: a number that is not positive, or ``max_position`` as in ``log_bucket``.
+        ValueError: a number that is not positive, or numbers that ``log_bucket`` refuses.
     """
 
-    def __init__(self, num_heads: int, head_dim: int, k: int, max_position: int | None = None):
+    places = ("score",)
+    variants = {"v2": {"position_buckets": 8}}
+
+    def __init__(self, num_heads: int, head_dim: int, max_relative_positions: int, position_buckets: int | None = None):
         super().__init__()
         self.num_heads = validate.integer("num_heads", num_heads, at_least=1)
         self.head_dim = validate.integer("head_dim", head_dim, at_least=1)
-        self.k, self.max_position = validate.integer("k", k, at_least=1), max_position
-        if max_position is not None:
-            log_bucket(torch.arange(1), k, max_position)  # refuses what it cannot use
+        self.max_relative_positions = validate.integer("max_relative_positions", max_relative_positions, at_least=1)
+        self.position_buckets = position_buckets
+        if position_buckets is not None:
+            validate.integer("position_buckets", position_buckets, at_least=2, even=True)
+            validate.integer("max_relative_positions", max_relative_positions, at_least=position_buckets // 2 + 2)
+        self.k = max_relative_positions if position_buckets is None else position_buckets
         width = num_heads * head_dim
-        self.table = nn.Parameter(torch.randn(2 * k, width) * 0.02)
+        self.table = nn.Parameter(torch.randn(2 * self.k, width) * 0.02)
         self.key_proj = nn.Linear(width, width, bias=False)
         self.query_proj = nn.Linear(width, width)
 
@@ -93,9 +96,18 @@ class Deberta(PositionScheme):
         """1 / sqrt(3d)."""
         return (3 * head_dim) ** -0.5
 
-    def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def per_pair(self, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, ...]:
+        """K^r and Q^r (H, 2k, d), and delta(i, j) and delta(j, i) (..., Lq, Lk)."""
+        distance = self._counted(-relative_position(query_positions, key_positions))  # i - j, as the paper counts
+        keys, queries = (
+            proj(self.table).unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1)
+            for proj in (self.key_proj, self.query_proj)
+        )
+        return keys, queries, bucket_index(distance, 0, self.k), bucket_index(-distance, 0, self.k)
+
+    def score_bias(self, q: Tensor, k: Tensor, pair: tuple[Tensor, ...]) -> Tensor:
         """Both position terms, divided by sqrt(3d), shape (B, H, Lq, Lk)."""
-        content_to_position, position_to_content = self.terms(q, k, query_positions, key_positions)
+        content_to_position, position_to_content = self._terms(q, k, pair)
         return (content_to_position + position_to_content) * self.scale(self.head_dim)
 
     def terms(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,18 +116,16 @@ class Deberta(PositionScheme):
         Raises:
             ValueError: if q and k do not have this scheme's heads and width.
         """
+        return self._terms(q, k, self.at(query_positions, key_positions, like=q).pairs)
+
+    def _terms(self, q: Tensor, k: Tensor, pair: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        keys, queries, delta_ij, delta_ji = pair
         for name, x in (("q", q), ("k", k)):
-            validate.last_axis(name, x, self.head_dim)
-            if x.shape[1] != self.num_heads:
-                raise ValueError(f"{name} must have num_heads = {self.num_heads} heads, got {x.shape[1]}")
-        relative = query_positions[:, None] - key_positions  # i - j, the sign that the paper counts with
-        if self.max_position is not None:
-            relative = log_bucket(relative, self.k, self.max_position)
-        keys, queries = (
-            proj(self.table).unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1).to(q)
-            for proj in (self.key_proj, self.query_proj)
-        )
-        return (
-            pick(q @ keys.mT, _row(relative, self.k)),
-            pick_by_key(k @ queries.mT, _row(-relative, self.k)),
-        )
+            validate.heads(name, x, self.num_heads, self.head_dim)
+        return relative_gather(q @ keys.to(q).mT, delta_ij), relative_gather_by_key(k @ queries.to(q).mT, delta_ji)
+
+    def _counted(self, distance: Tensor) -> Tensor:
+        """Distances as the version counts them."""
+        if self.position_buckets is None:
+            return distance
+        return log_bucket(distance, self.position_buckets, self.max_relative_positions)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.relative import relative_position
+from posenc_lib.relative import heads_first, relative_position
 from posenc_lib.scheme import PositionScheme
 
 
@@ -24,12 +24,12 @@ def relative_progress(query_positions: Tensor, key_positions: Tensor, c: Tensor,
     """psi(|i - j|) / psi(max(L, i)): the distance as a share of the longest one, on a logarithmic scale.
 
     Args:
-        query_positions: (Lq,) integers i, counted from the start of the text.
-        key_positions: (Lk,) integers j.
+        query_positions: (..., Lq) integers i, counted from the start of the text.
+        key_positions: (..., Lk) integers j.
         c: () how soon the logarithm bends, positive.
         threshold: () L, positive: queries before it are measured by L.
     Returns:
-        (Lq, Lk) float64, in [0, 1] where 0 <= j <= i; differentiable in c and L.
+        (..., Lq, Lk) float64, in [0, 1] where 0 <= j <= i; differentiable in c and L.
     Raises:
         ValueError: shapes that do not fit.
         TypeError: positions that are not integers, parameters that are no floating-point tensors.
@@ -44,7 +44,7 @@ def relative_progress(query_positions: Tensor, key_positions: Tensor, c: Tensor,
             raise ValueError(f"{name} must be a single number, got shape {tuple(value.shape)}")
     c, threshold = c.double(), threshold.double()
     distance = relative_position(i.long(), j.long()).abs()
-    longest = torch.maximum(i.double(), threshold)[:, None]
+    longest = torch.maximum(i.double(), threshold)[..., None]
     return torch.log1p(c * distance) / torch.log1p(c * longest)
 
 
@@ -63,10 +63,12 @@ class Fire(PositionScheme):
         ValueError: a number that is not positive.
     """
 
+    places = ("score",)
+
     def __init__(self, num_heads: int, hidden: int = 32, c: float = 0.1, threshold: float = 512.0):
         super().__init__()
-        validate.integer("num_heads", num_heads, at_least=1)
-        validate.integer("hidden", hidden, at_least=1)
+        self.num_heads = validate.integer("num_heads", num_heads, at_least=1)
+        self.hidden = validate.integer("hidden", hidden, at_least=1)
         self.f = nn.Sequential(nn.Linear(1, hidden), nn.ReLU(), nn.Linear(hidden, num_heads))
         self.log_c = nn.Parameter(torch.tensor(float(validate.real("c", c, above=0))).log())
         self.log_threshold = nn.Parameter(torch.tensor(float(validate.real("threshold", threshold, above=0))).log())
@@ -81,11 +83,11 @@ class Fire(PositionScheme):
         """L (), positive."""
         return self.log_threshold.double().exp()
 
-    def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """f of the relative progress, shape (H, Lq, Lk)."""
-        x = relative_progress(query_positions, key_positions, self.c, self.threshold)
-        return self.f(x[..., None].to(self.f[0].weight.dtype)).permute(2, 0, 1)
+    def per_pair(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """f of the relative progress, shape (H, Lq, Lk) or (B, H, Lq, Lk)."""
+        progress = relative_progress(query_positions, key_positions, self.c, self.threshold)
+        return heads_first(self.f(progress[..., None].to(self.log_c)))
 
-    def extra_repr(self) -> str:
-        """What ``print(model)`` shows before f."""
-        return f"c={self.c.item():g}, threshold={self.threshold.item():g}"
+    def score_bias(self, q: Tensor, k: Tensor, pair: Tensor) -> Tensor:
+        """What ``per_pair`` says."""
+        return pair

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from posenc_lib import validate
-from posenc_lib.schemes.rope import LAYOUTS, inverse_frequencies, rotate
+from posenc_lib.schemes.rope import Rotary, inverse_frequencies
 
 
 def grid_coordinates(height: int, width: int) -> Tensor:
@@ -42,31 +42,29 @@ def section_angles(coordinates: Tensor, inv_freq: Tensor, sections: Sequence[int
     """Angles of M-RoPE: the pairs of section a turn with coordinate a, each at its own frequency.
 
     Args:
-        coordinates: (L, n) integers or real numbers, one row for each token.
+        coordinates: (..., L, n) integers or real numbers, one row for each token.
         inv_freq: (d/2,) radians per unit of a coordinate.
         sections: n counts of pairs, in the order of the coordinates; their sum is d/2. Qwen2-VL has (16, 24, 24) for
             time, row and column.
     Returns:
-        (L, d/2) float64, for :func:`rotate_by`.
+        (..., L, d/2) float64, for :func:`posenc_lib.schemes.rope.rotate_by`.
     Raises:
         ValueError: shapes that do not fit, sections that do not add up to the number of pairs.
         TypeError: coordinates that are no numbers, sections that are no sequence.
     Source: Wang et al. 2024 (arXiv:2409.12191), section 2.1; the sections: its published configuration.
     """
-    _coordinates(validate.tensor("coordinates", coordinates, shape="(L, n)"))
+    n = _number_of("coordinates", coordinates)
     validate.floating("inv_freq", validate.tensor("inv_freq", inv_freq, shape="(d/2,)"))
-    if isinstance(sections, str) or not isinstance(sections, Sequence):
-        raise TypeError(f"sections must be a sequence of integers, got {type(sections).__name__}")
-    counts = [validate.integer(f"sections[{a}]", count, at_least=0) for a, count in enumerate(sections)]
-    if len(counts) != coordinates.shape[1]:
-        raise ValueError(f"sections must have one entry per coordinate, {coordinates.shape[1]}, got {counts}")
+    counts = _counts(sections)
+    if len(counts) != n:
+        raise ValueError(f"sections must have one entry per coordinate, {n}, got {counts}")
     if sum(counts) != len(inv_freq):
         raise ValueError(
             f"sections must count pairs and add up to len(inv_freq) = {len(inv_freq)}, got {counts}, which adds up to "
             f"{sum(counts)}"
         )
     axis = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(coordinates.device)
-    return coordinates.to(torch.float64)[:, axis] * inv_freq.to(coordinates.device, torch.float64)
+    return coordinates.to(torch.float64)[..., axis] * inv_freq.to(coordinates.device, torch.float64)
 
 
 def axial_angles(coordinates: Tensor, head_dim: int, base: float = 10_000.0) -> Tensor:
@@ -75,50 +73,20 @@ def axial_angles(coordinates: Tensor, head_dim: int, base: float = 10_000.0) -> 
     theta_t = base**(-2t / (head_dim/n)), t = 0, ..., head_dim/(2n) - 1, for every one of the n coordinates.
 
     Args:
-        coordinates: (L, n) integers or real numbers, one row for each token.
+        coordinates: (..., L, n) integers or real numbers, one row for each token.
         head_dim: width d of a head, a multiple of 2n.
         base: positive.
     Returns:
-        (L, d/2) float64, for :func:`rotate_by`; the first d/(2n) pairs belong to coordinate 0, and so on.
+        (..., L, d/2) float64, for :func:`posenc_lib.schemes.rope.rotate_by`; the first d/(2n) pairs belong to coordinate 0, and so on.
     Raises:
         ValueError: shapes that do not fit, a width that the coordinates cannot share, a base that is not positive.
         TypeError: coordinates that are no numbers.
     """
-    n = _coordinates(validate.tensor("coordinates", coordinates, shape="(L, n)")).shape[1]
+    n = _number_of("coordinates", coordinates)
     if validate.width("head_dim", head_dim) % (2 * n):
         raise ValueError(f"head_dim must be a multiple of 2 n = {2 * n}, for n coordinates to share, got {head_dim}")
     inv_freq = inverse_frequencies(head_dim // n, base)
     return section_angles(coordinates, inv_freq.repeat(n), [len(inv_freq)] * n)
-
-
-def rotate_by(x: Tensor, angles: Tensor, layout: str = "interleaved") -> Tensor:
-    """Rotate pair t of every x[..., p, :] by angles[p, t].
-
-    Args:
-        x: (..., L, d) floating point.
-        angles: (L, d/2) radians, one for each token and pair.
-        layout: which components form pair t, see :func:`posenc_lib.schemes.rope.rotate`.
-    Returns:
-        (..., L, d), a new tensor in the dtype of x; norms are kept.
-    Raises:
-        ValueError: shapes that do not fit, an unknown layout.
-        TypeError: x or angles that is no floating-point tensor.
-    """
-    validate.choice("layout", layout, LAYOUTS)
-    validate.vectors("x", x)
-    validate.floating("angles", validate.tensor("angles", angles, shape="(L, d/2)"))
-    length, pairs = angles.shape
-    if x.shape[-2:] != (length, 2 * pairs):
-        raise ValueError(f"x must end in the shape (L, d) = {(length, 2 * pairs)} of angles, got {tuple(x.shape)}")
-    if not angles.numel():
-        return x.clone()
-    # all tokens in a row are one long vector, turned by one step of its own frequencies
-    step = torch.ones(1, dtype=torch.int64)
-    if layout == "interleaved":
-        return rotate(x.flatten(-2)[..., None, :], step, angles.flatten()).reshape(x.shape)
-    halves = x.unflatten(-1, (2, pairs)).transpose(-2, -3)  # (..., 2, L, d/2): first all first components
-    turned = rotate(halves.flatten(-3)[..., None, :], step, angles.flatten(), layout)
-    return turned.unflatten(-1, (2, length, pairs)).squeeze(-4).transpose(-2, -3).flatten(-2)
 
 
 def fourier_features(coordinates: Tensor, B: Tensor) -> Tensor:
@@ -147,10 +115,64 @@ def fourier_features(coordinates: Tensor, B: Tensor) -> Tensor:
     return torch.cat([phases.cos(), phases.sin()], dim=-1).to(coordinates.dtype)
 
 
-def _coordinates(coordinates: Tensor) -> Tensor:
-    """Refuse coordinates that are no numbers, and points without coordinates."""
-    if coordinates.dtype == torch.bool or coordinates.is_complex():
-        raise TypeError(f"coordinates must hold integers or real numbers, got {coordinates.dtype}")
-    if not coordinates.shape[1]:
-        raise ValueError(f"coordinates must have at least one column, got {tuple(coordinates.shape)}")
-    return coordinates
+def _number_of(name: str, coordinates: Tensor) -> int:
+    """n of (..., L, n); refuse what holds no numbers, and points without coordinates."""
+    validate.coordinates(name, coordinates)
+    if coordinates.dim() < 2 or not coordinates.shape[-1]:
+        raise ValueError(f"{name} must have shape (..., L, n) with n at least 1, got {tuple(coordinates.shape)}")
+    return coordinates.shape[-1]
+
+
+def _counts(sections: Sequence[int]) -> list[int]:
+    """Numbers of pairs."""
+    if isinstance(sections, str) or not isinstance(sections, Sequence):
+        raise TypeError(f"sections must be a sequence of integers, got {type(sections).__name__}")
+    return [validate.integer(f"sections[{a}]", count, at_least=0) for a, count in enumerate(sections)]
+
+
+class MRope(Rotary):
+    """Rotates the pairs of each section by a coordinate of their own; with equal coordinates it is :class:`Rotary`.
+
+    Positions are (L, n) or (B, L, n) coordinates; a text has plain positions (L,), the same number on every axis.
+
+    Args:
+        head_dim: width d of a head, even.
+        sections: how many pairs turn with each coordinate; their sum is d/2.
+        base, layout: see :class:`Rotary`.
+    Source: Wang et al. 2024 (arXiv:2409.12191), section 2.1.
+    """
+
+    variants = {"half": {"layout": "half"}}
+
+    def __init__(self, head_dim: int, sections: Sequence[int], base: float = 10_000.0, layout: str = "interleaved"):
+        super().__init__(head_dim, base, layout)
+        self.sections = tuple(_counts(sections))
+        self.num_axes = len(self.sections)
+        section_angles(torch.zeros(0, self.num_axes), self.inv_freq, self.sections)  # refuses what it cannot use
+
+    def angles(self, positions: Tensor) -> Tensor:
+        """(..., L, d/2) float64 radians for coordinates (..., L, n)."""
+        return section_angles(positions, self.inv_freq, self.sections)
+
+
+class AxialRotary(Rotary):
+    """Rotates an equal part of the pairs by each coordinate, every part with all frequencies.
+
+    Positions are as for :class:`MRope`.
+
+    Args:
+        head_dim: width d of a head, a multiple of twice ``num_axes``.
+        num_axes: n, the number of coordinates.
+        base, layout: see :class:`Rotary`.
+    """
+
+    variants = {"three axes": {"num_axes": 3, "head_dim": 24}, "half": {"layout": "half"}}
+
+    def __init__(self, head_dim: int, num_axes: int = 2, base: float = 10_000.0, layout: str = "interleaved"):
+        super().__init__(head_dim, base, layout)
+        self.num_axes = validate.integer("num_axes", num_axes, at_least=1)
+        axial_angles(torch.zeros(0, num_axes), head_dim, base)  # refuses what it cannot use
+
+    def angles(self, positions: Tensor) -> Tensor:
+        """(..., L, d/2) float64 radians for coordinates (..., L, n)."""
+        return axial_angles(positions, self.head_dim, self.base)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.relative import pick, pick_by_key, relative_position
+from posenc_lib.relative import relative_gather, relative_gather_by_key, relative_position
 from posenc_lib.scheme import PositionScheme
 
 METHODS = (1, 2, 3, 4)
@@ -26,7 +26,7 @@ def method_scores(q: Tensor, k: Tensor, a: Tensor, method: int) -> Tensor:
     Args:
         q: (B, H, Lq, d) queries.
         k: (B, H, Lk, d) keys.
-        a: (Lq, Lk) for methods 1 and 2, (Lq, Lk, d) for methods 3 and 4.
+        a: (Lq, Lk) for methods 1 and 2, (Lq, Lk, d) for methods 3 and 4; both may have an axis B in front.
         method: 1, 2, 3 or 4.
     Returns:
         (B, H, Lq, Lk), divided by sqrt(d).
@@ -39,17 +39,20 @@ def method_scores(q: Tensor, k: Tensor, a: Tensor, method: int) -> Tensor:
     for name, x, shape in (("q", q, "(B, H, Lq, d)"), ("k", k, "(B, H, Lk, d)")):
         validate.floating(name, validate.tensor(name, x, shape=shape))
     validate.last_axis("k", k, q.shape[-1])
-    a = validate.floating("a", validate.tensor("a", a, shape="(Lq, Lk)" if method <= 2 else "(Lq, Lk, d)"))
+    if not isinstance(a, Tensor):
+        raise TypeError(f"a must be a tensor, got {type(a).__name__}")
     pairs, d = (q.shape[-2], k.shape[-2]), q.shape[-1]
     expected = pairs if method <= 2 else (*pairs, d)
-    if a.shape != expected:
+    if validate.floating("a", a).shape not in (expected, (len(q), *expected)):
         raise ValueError(f"a must have shape {expected} for method {method}, got {tuple(a.shape)}")
+    if a.dim() == len(expected):
+        a = a[None]
     if method <= 2:
-        s = (q @ k.mT) * a
+        s = (q @ k.mT) * a[:, None]
     elif method == 3:
-        s = torch.einsum("bhid,bhjd,ijd->bhij", q, k, a)
+        s = torch.einsum("bhid,bhjd,bijd->bhij", q, k, a)
     else:
-        s = q @ k.mT + torch.einsum("bhid,ijd->bhij", q, a) + torch.einsum("bhjd,ijd->bhij", k, a)
+        s = q @ k.mT + torch.einsum("bhid,bijd->bhij", q, a) + torch.einsum("bhjd,bijd->bhij", k, a)
     return s * d**-0.5
 
 
@@ -64,6 +67,9 @@ class Huang(PositionScheme):
         ValueError: a number that is not positive, or an unknown method.
     """
 
+    places = ("score",)
+    variants = {f"M{method}": {"method": method} for method in METHODS[:3]}
+
     def __init__(self, head_dim: int, max_length: int, method: int = 4):
         super().__init__()
         self.head_dim = validate.integer("head_dim", head_dim, at_least=1)
@@ -75,24 +81,25 @@ class Huang(PositionScheme):
         else:  # these multiply the score, so they start at 1
             self.table = nn.Parameter(torch.ones(rows) if method <= 2 else torch.ones(rows, head_dim))
 
-    def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """What the method adds to q.k / sqrt(d), shape (B, H, Lq, Lk).
+    def per_pair(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """(..., Lq, Lk) row of the table for each pair.
 
         Raises:
             ValueError: if two positions are max_length or more apart.
         """
-        validate.last_axis("q", q, self.head_dim)
-        index = self._index(query_positions, key_positions)
-        table = self.table.to(q)
-        if self.method == 4:  # one product per row of the table, not per pair
-            return (pick(q @ table.mT, index) + pick_by_key(k @ table.mT, index)) * self.scale(self.head_dim)
-        return method_scores(q, k, table[index] - 1, self.method)
-
-    def _index(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         relative = relative_position(query_positions, key_positions)
-        if relative.numel() and int(relative.abs().max()) >= self.max_length:
+        if relative.numel() and (farthest := int(relative.abs().max())) >= self.max_length:
             raise ValueError(
-                f"key_positions must be less than max_length = {self.max_length} from the query, "
-                f"got {int(relative.abs().max())}"
+                f"key_positions must be less than max_length = {self.max_length} from the query, got {farthest}"
             )
         return relative.abs() if self.method == 1 else relative + self.max_length - 1
+
+    def score_bias(self, q: Tensor, k: Tensor, pair: Tensor) -> Tensor:
+        """What the method adds to q.k / sqrt(d), shape (B, H, Lq, Lk)."""
+        validate.heads("q", q, None, self.head_dim)
+        table = self.table.to(q)
+        if self.method == 4:  # one product per row of the table, not per pair
+            from_queries, from_keys = relative_gather(q @ table.mT, pair), relative_gather_by_key(k @ table.mT, pair)
+            return (from_queries + from_keys) * self.scale(self.head_dim)
+        index = pair[:, 0] if pair.dim() == 4 else pair  # all heads share the table
+        return method_scores(q, k, table[index] - 1, self.method)

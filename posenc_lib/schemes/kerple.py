@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.scheme import PositionScheme
+from posenc_lib.scheme import DistanceBias
 
 KERNELS = ("log", "power")
 
@@ -58,7 +58,7 @@ def power_bias(relative_position: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
 
 def _columns(relative_position: Tensor, r1: Tensor, r2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Distances (R,), and the numbers of each head as columns (H, 1), in float64."""
-    validate.positions("relative_position", relative_position)
+    validate.vector("relative_position", relative_position)
     for name, value in (("r1", r1), ("r2", r2)):
         validate.floating(name, validate.tensor(name, value, shape="(H,)"))
     if r1.shape != r2.shape:
@@ -66,7 +66,7 @@ def _columns(relative_position: Tensor, r1: Tensor, r2: Tensor) -> tuple[Tensor,
     return relative_position.double().abs(), r1.double()[:, None], r2.double()[:, None]
 
 
-class Kerple(PositionScheme):
+class Kerple(DistanceBias):
     """Subtracts a learned function of the distance from the scores; 2H parameters, any length.
 
     What is learned is the logarithm of r1, and of r2 the logarithm or, for the power, the logit of r2 / 2: any step of
@@ -80,9 +80,11 @@ class Kerple(PositionScheme):
         ValueError: a number of heads that is not positive, an unknown kernel.
     """
 
+    variants = {"power": {"kernel": "power"}}
+
     def __init__(self, num_heads: int, kernel: str = "log"):
         super().__init__()
-        validate.integer("num_heads", num_heads, at_least=1)
+        self.num_heads = validate.integer("num_heads", num_heads, at_least=1)
         self.kernel = validate.choice("kernel", kernel, KERNELS)
         upto_1, upto_2 = torch.rand(num_heads).clamp(min=0.01), torch.rand(num_heads).clamp(min=0.005, max=0.995)
         if kernel == "log":
@@ -105,7 +107,3 @@ class Kerple(PositionScheme):
         """(H, R) float64 bias for the relative positions (R,)."""
         bias = log_bias if self.kernel == "log" else power_bias
         return bias(relative_position, self.r1, self.r2)
-
-    def extra_repr(self) -> str:
-        """What ``print(model)`` shows between the parentheses."""
-        return f"heads={len(self.log_r1)}, kernel={self.kernel!r}"

@@ -22,7 +22,7 @@ def positions_without_padding(is_padding: Tensor) -> Tensor:
     Args:
         is_padding: (B, L) bool, True where a token is padding.
     Returns:
-        (B, L) int64: 0, 1, 2, ... for the real tokens of each sequence, -1 for padding.
+        (B, L) int64: 0, 1, 2, ... for the real tokens of each sequence, 0 for padding, which a mask must hide.
     Raises:
         TypeError: if ``is_padding`` is not bool.
         ValueError: if it has not two axes.
@@ -31,39 +31,35 @@ def positions_without_padding(is_padding: Tensor) -> Tensor:
     validate.tensor("is_padding", is_padding, shape="(B, L)")
     if is_padding.dtype != torch.bool:
         raise TypeError(f"is_padding must be bool, got {is_padding.dtype}")
-    return ((~is_padding).cumsum(-1) - 1).masked_fill(is_padding, -1)
+    return ((~is_padding).cumsum(-1) - 1).masked_fill(is_padding, 0)
 
 
 class Learned(PositionScheme):
     """Adds row p of a trained table to the token at position p.
 
     Args:
-        max_length: number of rows; positions 0..max_length-1 are possible.
         dim: width D of the input.
+        max_length: number of rows; positions 0..max_length-1 are possible.
     """
 
-    def __init__(self, max_length: int, dim: int):
+    places = ("input",)
+
+    def __init__(self, dim: int, max_length: int):
         super().__init__()
-        validate.integer("max_length", max_length, at_least=1)
-        validate.integer("dim", dim, at_least=1)
+        self.dim = validate.integer("dim", dim, at_least=1)
+        self.max_length = validate.integer("max_length", max_length, at_least=1)
         self.table = nn.Parameter(torch.randn(max_length, dim) * 0.02)  # the deviation that GPT and BERT start from
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x (B, L, D) plus the rows of ``positions`` (L,).
+        """x (B, L, D) plus the rows of ``positions`` (L,) or (B, L).
 
         Raises:
             ValueError: if a position is negative or beyond the table.
         """
-        validate.tensor("x", x, shape="(B, L, D)")
-        validate.last_axis("x", x, self.table.shape[1])
-        validate.positions("positions", positions, length=x.shape[1])
+        validate.embedded(x, positions, self.dim)
         outside = positions[(positions < 0) | (positions >= len(self.table))]
         if len(outside):
             raise ValueError(
                 f"positions must be in 0..{len(self.table) - 1}, the rows of the table, got {int(outside[0])}"
             )
         return x + self.table[positions.long()].to(x)
-
-    def extra_repr(self) -> str:
-        """What ``print(model)`` shows between the parentheses."""
-        return f"max_length={self.table.shape[0]}, dim={self.table.shape[1]}"

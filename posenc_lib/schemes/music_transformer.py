@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.relative import pick, relative_position
+from posenc_lib.relative import relative_gather, relative_position
 from posenc_lib.scheme import PositionScheme
 
 
@@ -51,30 +51,39 @@ class MusicTransformer(PositionScheme):
         ValueError: a number that is too small or not whole.
     """
 
+    places = ("score",)
+    variants = {"per head": {"num_heads": 4}}
+
     def __init__(self, head_dim: int, max_length: int, num_heads: int | None = None):
         super().__init__()
         self.head_dim = validate.integer("head_dim", head_dim, at_least=1)
         self.max_length = validate.integer("max_length", max_length, at_least=1)
-        heads = () if num_heads is None else (validate.integer("num_heads", num_heads, at_least=1),)
+        self.num_heads = None if num_heads is None else validate.integer("num_heads", num_heads, at_least=1)
+        heads = () if num_heads is None else (num_heads,)
         self.table = nn.Parameter(torch.randn(*heads, self.max_length, self.head_dim) * self.head_dim**-0.5)
 
-    def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """q_i . E[j - i] / sqrt(d) for j <= i, and 0 for the keys after the query, which have no row.
+    def per_pair(self, query_positions: Tensor, key_positions: Tensor) -> tuple[int, Tensor]:
+        """How many distances occur, n, and the row of each pair among the last n of the table, (..., Lq, Lk).
+
+        The row of a key after the query is n, which is none.
 
         Raises:
-            ValueError: if a key is max_length or more positions before its query, or q has not one head per table.
+            ValueError: if a key is max_length or more positions before its query.
         """
-        validate.last_axis("q", q, self.head_dim)
-        if self.table.dim() == 3 and len(self.table) != q.shape[1]:
-            raise ValueError(f"q must have num_heads = {len(self.table)} heads, got {q.shape[1]}")
         relative = relative_position(query_positions, key_positions)
-        if relative.numel() and (farthest := -int(relative.min())) >= self.max_length:
+        farthest = max(0, -int(relative.min())) if relative.numel() else 0
+        if farthest >= self.max_length:
             raise ValueError(
                 f"key_positions must be less than max_length = {self.max_length} before the query, got {farthest}"
             )
-        table = self.table.to(q)
-        if torch.equal(query_positions, key_positions) and bool((query_positions.diff() == 1).all()):
-            bias = skew(q @ table[..., self.max_length - len(query_positions) :, :].mT)
-        else:
-            bias = pick(q @ table.mT, relative.clamp(max=0) + self.max_length - 1)
-        return bias.masked_fill(relative > 0, 0.0) * self.scale(self.head_dim)
+        return farthest + 1, (relative + farthest).clamp(max=farthest + 1)
+
+    def score_bias(self, q: Tensor, k: Tensor, pair: tuple[int, Tensor]) -> Tensor:
+        """q_i . E[j - i] / sqrt(d) for j <= i, and 0 for the keys after the query, which have no row.
+
+        Any positions are allowed here, so the logits are gathered; :func:`skew` does it for positions without gaps.
+        """
+        validate.heads("q", q, self.num_heads, self.head_dim)
+        n, row = pair
+        logits = q @ self.table[..., self.max_length - n :, :].to(q).mT * self.scale(self.head_dim)
+        return relative_gather(nn.functional.pad(logits, (0, 1)), row)

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from posenc_lib import validate
+from posenc_lib.relative import relative_gather, relative_position, sum_by_row
 from posenc_lib.scheme import PositionScheme
-from posenc_lib.schemes.shaw import Shaw
+from posenc_lib.schemes.shaw import clipped_index
 from posenc_lib.schemes.sinusoidal import encode
 
 
-class Nezha(Shaw):
+class Nezha(PositionScheme):
     """Shaw's scheme with a fixed sinusoidal table, the same for keys and values.
 
     Args:
@@ -28,8 +29,10 @@ class Nezha(Shaw):
         ValueError: an odd width, a negative clip.
     """
 
+    places = ("score", "value")
+
     def __init__(self, head_dim: int, clip: int = 64):
-        PositionScheme.__init__(self)  # Shaw's own would draw tables
+        super().__init__()
         self.head_dim = validate.width("head_dim", head_dim)
         self.clip = validate.integer("clip", clip, at_least=0)
         table = encode(torch.arange(-self.clip, self.clip + 1), self.head_dim)
@@ -39,3 +42,16 @@ class Nezha(Shaw):
     def value_table(self) -> Tensor:
         """a^V, which is a^K."""
         return self.key_table
+
+    def per_pair(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """(..., Lq, Lk) row of the table for each pair."""
+        return clipped_index(relative_position(query_positions, key_positions), self.clip)
+
+    def score_bias(self, q: Tensor, k: Tensor, pair: Tensor) -> Tensor:
+        """q_i . P[w_{j-i}] / sqrt(d), shape (B, H, Lq, Lk)."""
+        validate.heads("q", q, None, self.head_dim)
+        return relative_gather(q @ self.key_table.to(q).mT * self.scale(self.head_dim), pair)
+
+    def value_bias(self, weights: Tensor, pair: Tensor) -> Tensor:
+        """sum_j weights_ij P[w_{j-i}], shape (B, H, Lq, d)."""
+        return sum_by_row(weights, pair, 2 * self.clip + 1) @ self.value_table.to(weights)

@@ -12,3 +12,5 @@ from posenc_lib.scheme import PositionScheme
 
 class NoPosition(PositionScheme):
     """Attention that is not told where its tokens are."""
+
+    places = ()

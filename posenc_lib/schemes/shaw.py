@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.relative import pick, relative_position, sum_by_row
+from posenc_lib.relative import relative_gather, relative_position, sum_by_row
 from posenc_lib.scheme import PositionScheme
 
 
@@ -45,27 +45,28 @@ class Shaw(PositionScheme):
         ValueError: a number that is too small or not whole.
     """
 
+    places = ("score", "value")
+    variants = {"per head": {"num_heads": 4}}
+
     def __init__(self, head_dim: int, clip: int, num_heads: int | None = None):
         super().__init__()
         self.head_dim = validate.integer("head_dim", head_dim, at_least=1)
         self.clip = validate.integer("clip", clip, at_least=0)
-        heads = () if num_heads is None else (validate.integer("num_heads", num_heads, at_least=1),)
+        self.num_heads = None if num_heads is None else validate.integer("num_heads", num_heads, at_least=1)
+        heads = () if num_heads is None else (num_heads,)
         shape = (*heads, 2 * self.clip + 1, self.head_dim)
         self.key_table = nn.Parameter(torch.randn(shape) * self.head_dim**-0.5)
         self.value_table = nn.Parameter(torch.randn(shape) * self.head_dim**-0.5)
 
-    def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """q_i . a^K[j - i] / sqrt(d), shape (B, H, Lq, Lk). Source: the second term of equation 5."""
-        validate.last_axis("q", q, self.head_dim)
-        if self.key_table.dim() == 3 and len(self.key_table) != q.shape[1]:
-            raise ValueError(f"q must have num_heads = {len(self.key_table)} heads, got {q.shape[1]}")
-        logits = q @ self.key_table.to(q).mT * self.scale(self.head_dim)
-        return pick(logits, self._index(query_positions, key_positions))
-
-    def value_bias(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """sum_j weights_ij a^V[j - i], shape (B, H, Lq, d). Source: the second term of equation 3."""
-        sums = sum_by_row(weights, self._index(query_positions, key_positions), 2 * self.clip + 1)
-        return sums @ self.value_table.to(sums)
-
-    def _index(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def per_pair(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """(..., Lq, Lk) row of the tables for each pair."""
         return clipped_index(relative_position(query_positions, key_positions), self.clip)
+
+    def score_bias(self, q: Tensor, k: Tensor, pair: Tensor) -> Tensor:
+        """q_i . a^K[j - i] / sqrt(d), shape (B, H, Lq, Lk). Source: the second term of equation 5."""
+        validate.heads("q", q, self.num_heads, self.head_dim)
+        return relative_gather(q @ self.key_table.to(q).mT * self.scale(self.head_dim), pair)
+
+    def value_bias(self, weights: Tensor, pair: Tensor) -> Tensor:
+        """sum_j weights_ij a^V[j - i], shape (B, H, Lq, d). Source: the second term of equation 3."""
+        return sum_by_row(weights, pair, 2 * self.clip + 1) @ self.value_table.to(weights)

@@ -38,19 +38,19 @@ def encode(positions: Tensor, dim: int, base: float = 10_000.0) -> Tensor:
     """Encodings P of the given positions, sine and cosine interleaved.
 
     Args:
-        positions: (L,) integers, in any order; negative positions are allowed.
+        positions: (..., L) integers, in any order; negative positions are allowed.
         dim: width of the encoding, even.
         base: see :func:`frequencies`.
     Returns:
-        (L, dim) float64 on the device of ``positions``; every row has norm sqrt(dim/2).
+        (..., L, dim) float64 on the device of ``positions``; every row has norm sqrt(dim/2).
     Raises:
-        ValueError: if ``dim`` or ``base`` is refused by :func:`frequencies`, or ``positions`` is not one-dimensional.
+        ValueError: if ``dim`` or ``base`` is refused by :func:`frequencies`, or ``positions`` is a single number.
         TypeError: if ``positions`` does not hold integers.
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.5.
     """
     validate.positions("positions", positions)
     theta = frequencies(dim, base).to(positions.device)
-    angles = positions.to(torch.float64)[:, None] * theta
+    angles = positions.to(torch.float64)[..., None] * theta
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
 
 
@@ -80,19 +80,14 @@ class Sinusoidal(PositionScheme):
         base: see :func:`frequencies`.
     """
 
+    places = ("input",)
+
     def __init__(self, dim: int, base: float = 10_000.0):
         super().__init__()
         self.dim = validate.width("dim", dim)
         self.base = validate.real("base", base, above=0)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x (B, L, D) plus the encoding of ``positions`` (L,), in the dtype and on the device of x."""
-        validate.floating("x", validate.tensor("x", x, shape="(B, L, D)"))
-        if x.shape[-1] != self.dim:
-            raise ValueError(f"x must have width dim = {self.dim}, got {x.shape[-1]}")
-        validate.positions("positions", positions, length=x.shape[1])
+        """x (B, L, D) plus the encoding of ``positions`` (L,) or (B, L), in the dtype and on the device of x."""
+        validate.embedded(x, positions, self.dim)
         return x + encode(positions, self.dim, self.base).to(x)
-
-    def extra_repr(self) -> str:
-        """What ``print(model)`` shows between the parentheses."""
-        return f"dim={self.dim}, base={self.base:g}"

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.scheme import PositionScheme
+from posenc_lib.scheme import DistanceBias
 
 
 def relative_position_bucket(
@@ -58,7 +58,7 @@ def relative_position_bucket(
     return first + torch.where(distance < exact, distance, far)
 
 
-class T5Bias(PositionScheme):
+class T5Bias(DistanceBias):
     """Adds a learned number per bucket and head to unscaled scores; share one instance between all layers.
 
     Args:
@@ -66,9 +66,11 @@ class T5Bias(PositionScheme):
         bidirectional, num_buckets, max_distance: see :func:`relative_position_bucket`.
     """
 
+    variants = {"causal": {"bidirectional": False}}
+
     def __init__(self, num_heads: int, bidirectional: bool = True, num_buckets: int = 32, max_distance: int = 128):
         super().__init__()
-        validate.integer("num_heads", num_heads, at_least=1)
+        self.num_heads = validate.integer("num_heads", num_heads, at_least=1)
         self.bidirectional, self.num_buckets, self.max_distance = bidirectional, num_buckets, max_distance
         relative_position_bucket(torch.zeros(1, dtype=torch.int64), bidirectional, num_buckets, max_distance)
         self.weight = nn.Parameter(torch.randn(num_buckets, num_heads))
@@ -81,10 +83,3 @@ class T5Bias(PositionScheme):
         """(H, R) bias for the relative positions (R,)."""
         bucket = relative_position_bucket(relative_position, self.bidirectional, self.num_buckets, self.max_distance)
         return self.weight[bucket].T
-
-    def extra_repr(self) -> str:
-        """What ``print(model)`` shows between the parentheses."""
-        direction = "bidirectional" if self.bidirectional else "causal"
-        return (
-            f"heads={self.weight.shape[1]}, {direction}, {self.num_buckets} buckets, max_distance={self.max_distance}"
-        )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.relative import distinct, pick, relative_position
+from posenc_lib.relative import distinct, relative_gather, relative_position
 from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.sinusoidal import encode
 from posenc_lib.schemes.transformer_xl import score_terms
@@ -29,6 +29,8 @@ class Tener(PositionScheme):
         head_dim: width d of a head, even.
     """
 
+    places = ("score",)
+
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__()
         self.num_heads = validate.integer("num_heads", num_heads, at_least=1)
@@ -40,21 +42,21 @@ class Tener(PositionScheme):
         """1: the paper found that sharper weights serve named entities better."""
         return 1.0
 
-    def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def per_pair(self, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
+        """R of the relative positions that occur, (R, d), the same for every head, and its row for each pair."""
+        relative, index = distinct(relative_position(query_positions, key_positions))
+        return encode(relative, self.head_dim), index
+
+    def score_bias(self, q: Tensor, k: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
         """Terms (b), (c) and (d); (b) and (d) share a product, (q_i + v).R_{j-i}."""
-        R, index = self._encodings(q, query_positions, key_positions)
-        return pick((q + self.v.to(q)[:, None]) @ R.mT, index) + self.u.to(q)[:, None] @ k.mT
+        R, index = pair
+        validate.heads("q", q, self.num_heads, self.head_dim)
+        return relative_gather((q + self.v.to(q)[:, None]) @ R.to(q).mT, index) + self.u.to(q)[:, None] @ k.mT
 
     def terms(
         self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The four terms as in :func:`posenc_lib.schemes.transformer_xl.score_terms`, whose sum is the score."""
-        R, index = self._encodings(q, query_positions, key_positions)
-        return score_terms(q, k, R.expand(self.num_heads, -1, -1), self.u.to(q), self.v.to(q), index)
-
-    def _encodings(self, q: Tensor, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
-        """R of the relative positions that occur, (R, d), the same for every head, and its row for each pair."""
-        if validate.tensor("q", q, shape="(B, H, L, d)").shape[1::2] != (self.num_heads, self.head_dim):
-            raise ValueError(f"q must have H = {self.num_heads} and d = {self.head_dim}, got {tuple(q.shape)}")
-        relative, index = distinct(relative_position(query_positions, key_positions))
-        return encode(relative, self.head_dim).to(q), index
+        validate.heads("q", q, self.num_heads, self.head_dim)
+        R, index = self.at(query_positions, key_positions, like=q).pairs
+        return score_terms(q, k, R.to(q).expand(self.num_heads, -1, -1), self.u.to(q), self.v.to(q), index)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.relative import distinct, pick, relative_position
+from posenc_lib.relative import distinct, relative_gather, relative_position
 from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.sinusoidal import encode
 
@@ -51,10 +51,10 @@ def score_terms(
         k: (B, H, Lk, d) keys.
         r: (H, R, d) projected encodings W_R R of the distances that occur.
         u, v: (H, d) what every query asks of contents and of distances.
-        index: (Lq, Lk) row of r for each pair.
+        index: (Lq, Lk) or (B, 1, Lq, Lk) row of r for each pair.
     Returns:
         (a) content-content (B, H, Lq, Lk), (b) content-distance (B, H, Lq, Lk), (c) everybody-content (B, H, 1, Lk),
-        (d) everybody-distance (1, H, Lq, Lk).
+        (d) everybody-distance (1 or B, H, Lq, Lk).
     Raises:
         ValueError: shapes that do not fit, such as r, u or v for another number of heads than q.
         TypeError: an argument that is no tensor, an index that holds no integers.
@@ -65,12 +65,12 @@ def score_terms(
     for name, value, shape in (("r", r, "(H, R, d)"), ("u", u, "(H, d)"), ("v", v, "(H, d)")):
         if (validate.tensor(name, value, shape=shape).shape[0], value.shape[-1]) != (heads, head_dim):
             raise ValueError(f"{name} must have H = {heads} and d = {head_dim} like q, got {tuple(value.shape)}")
-    if validate.integers("index", index).shape != (q.shape[2], k.shape[2]):
-        raise ValueError(f"index must have shape (Lq, Lk), {(q.shape[2], k.shape[2])}, got {tuple(index.shape)}")
+    if validate.integers("index", index).shape[-2:] != (q.shape[2], k.shape[2]):
+        raise ValueError(f"index must have shape (..., Lq, Lk), {(q.shape[2], k.shape[2])}, got {tuple(index.shape)}")
     a = q @ k.mT
-    b = pick(q @ r.mT, index)
+    b = relative_gather(q @ r.mT, index)
     c = u[:, None] @ k.mT
-    d = (v[:, None] @ r.mT).squeeze(-2)[None, :, index]
+    d = relative_gather((v[:, None] @ r.mT)[None], index)
     return a, b, c, d
 
 
@@ -82,6 +82,8 @@ class TransformerXL(PositionScheme):
         head_dim: width d of a head; H * d, the width of the sinusoid, must be even.
     """
 
+    places = ("score",)
+
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__()
         self.num_heads = validate.integer("num_heads", num_heads, at_least=1)
@@ -91,27 +93,23 @@ class TransformerXL(PositionScheme):
         self.v = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)
         self.r_proj = nn.Linear(self.width, self.width, bias=False)
 
-    def score_bias(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def per_pair(self, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
+        """W_R R of the distances that occur, (H, R, d), and its row for each pair (..., Lq, Lk)."""
+        distances, index = distinct(-relative_position(query_positions, key_positions))
+        r = self.r_proj(encode(distances, self.width).to(self.r_proj.weight))
+        return r.unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1), index
+
+    def score_bias(self, q: Tensor, k: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
         """Terms (b), (c) and (d), divided by sqrt(d); (b) and (d) share a product, (q_i + v) . W_R R_{i-j}."""
-        r, index = self._distances(q, query_positions, key_positions)
-        by_distance = pick((q + self.v.to(q)[:, None]) @ r.mT, index)
+        r, index = pair
+        validate.heads("q", q, self.num_heads, self.head_dim)
+        by_distance = relative_gather((q + self.v.to(q)[:, None]) @ r.to(q).mT, index)
         return (by_distance + self.u.to(q)[:, None] @ k.mT) * self.scale(self.head_dim)
 
     def terms(
         self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The four terms of :func:`score_terms` for queries and keys at these positions."""
-        r, index = self._distances(q, query_positions, key_positions)
-        return score_terms(q, k, r, self.u.to(q), self.v.to(q), index)
-
-    def _distances(self, q: Tensor, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
-        """W_R R of the distances that occur, (H, R, d), and its row for each pair (Lq, Lk)."""
-        self._check_queries(q)
-        distances, index = distinct(-relative_position(query_positions, key_positions))
-        r = self.r_proj(encode(distances, self.width).to(self.r_proj.weight)).to(q)
-        return r.unflatten(-1, (self.num_heads, self.head_dim)).transpose(0, 1), index
-
-    def _check_queries(self, q: Tensor) -> None:
-        """Refuse queries for another number of heads or of another width."""
-        if validate.tensor("q", q, shape="(B, H, L, d)").shape[1::2] != (self.num_heads, self.head_dim):
-            raise ValueError(f"q must have H = {self.num_heads} and d = {self.head_dim}, got {tuple(q.shape)}")
+        validate.heads("q", q, self.num_heads, self.head_dim)
+        r, index = self.at(query_positions, key_positions, like=q).pairs
+        return score_terms(q, k, r.to(q), self.u.to(q), self.v.to(q), index)

@@ -34,7 +34,7 @@ def permutation_mask(order: Tensor, include_self: bool = False) -> Tensor:
         TypeError: if ``order`` holds no integers, or ``include_self`` is no bool.
     Source: Yang et al. 2019 (arXiv:1906.08237), section 2.3.
     """
-    validate.positions("order", order)
+    validate.vector("order", order)
     if not isinstance(include_self, bool):
         raise TypeError(f"include_self must be True or False, got {include_self!r}")
     if order.sort().values.tolist() != list(range(len(order))):
@@ -69,9 +69,9 @@ class XLNet(TransformerXL):
             TypeError: an argument that is no tensor, segments that are not integers.
         Source: Yang et al. 2019 (arXiv:1906.08237), section 2.5.
         """
-        self._check_queries(q)
-        validate.positions("query_segments", query_segments, length=q.shape[2])
-        validate.positions("key_segments", key_segments)
+        validate.heads("q", q, self.num_heads, self.head_dim)
+        validate.vector("query_segments", query_segments, length=q.shape[2])
+        validate.vector("key_segments", key_segments)
         table = self.segment_table.to(q).permute(1, 2, 0)
         same, other = ((q + self.segment_query.to(q)[:, None]) @ table).unbind(-1)
         differs = key_segments != query_segments[:, None]

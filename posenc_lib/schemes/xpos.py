@@ -46,6 +46,8 @@ class XPos(Rotary):
         center: position at which both factors are 1; the same for queries and keys, or for a cache and its reader.
     """
 
+    variants = {"half": {"layout": "half"}}
+
     def __init__(
         self,
         head_dim: int,
@@ -58,29 +60,21 @@ class XPos(Rotary):
         self.scale_base = validate.real("scale_base", scale_base, above=0)
         self.center = validate.integer("center", center)
 
-    def transform(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Refused: what happens to x depends on whether it holds queries or keys."""
-        raise NotImplementedError("xPos treats queries and keys differently: use transform_query or transform_key")
-
-    def transform_query(self, q: Tensor, positions: Tensor) -> Tensor:
-        """Queries q (B, H, L, d), rotated and multiplied by zeta**((i - center)/scale_base)."""
-        return super().transform(q, positions) * self._factors(q, positions, 1)
-
-    def transform_key(self, k: Tensor, positions: Tensor) -> Tensor:
-        """Keys k (B, H, L, d), rotated and divided by zeta**((j - center)/scale_base)."""
-        return super().transform(k, positions) * self._factors(k, positions, -1)
-
-    def _factors(self, x: Tensor, positions: Tensor, sign: int) -> Tensor:
-        """(L, d) in the dtype and on the device of x: zeta to the power of sign (positions - center) / scale_base."""
-        power = sign * (positions.to(x.device, torch.float64) - self.center) / self.scale_base
-        factors = decay(self.head_dim).to(x.device) ** power[:, None]
-        if self.layout == "interleaved":
-            return factors.repeat_interleave(2, dim=-1).to(x.dtype)
-        return torch.cat([factors, factors], dim=-1).to(x.dtype)
-
-    def extra_repr(self) -> str:
-        """What ``print(model)`` shows between the parentheses."""
-        return (
-            f"{self.head_dim}, base={self.base:g}, layout={self.layout!r}, "
-            f"scale_base={self.scale_base:g}, center={self.center}"
+    def per_token(self, positions: Tensor) -> tuple[Tensor, ...]:
+        """Cosines and sines (..., L, d/2), and zeta**((m - center)/scale_base) of every component (..., L, d)."""
+        power = (positions.to(torch.float64) - self.center) / self.scale_base
+        factors = decay(self.head_dim).to(positions.device) ** power[..., None]
+        both = (
+            factors.repeat_interleave(2, dim=-1) if self.layout == "interleaved" else torch.cat([factors] * 2, dim=-1)
         )
+        return *super().per_token(positions), both
+
+    def transform_query(self, q: Tensor, token: tuple[Tensor, ...]) -> Tensor:
+        """Queries q (B, H, L, d), rotated and multiplied by zeta**((i - center)/scale_base)."""
+        cos, sin, factor = token
+        return self.transform(q, (cos, sin)) * factor.to(q.dtype)
+
+    def transform_key(self, k: Tensor, token: tuple[Tensor, ...]) -> Tensor:
+        """Keys k (B, H, L, d), rotated and divided by zeta**((j - center)/scale_base)."""
+        cos, sin, factor = token
+        return self.transform(k, (cos, sin)) / factor.to(k.dtype)

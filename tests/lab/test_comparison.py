@@ -17,14 +17,14 @@ FILE = Path(__file__).parents[2] / "notebooks" / "data" / "comparison.jsonl"
 @pytest.fixture
 def short(monkeypatch):
     """The same tasks with three updates each."""
-    monkeypatch.setattr(comparison, "TASKS", {name: (*task[:-1], 3) for name, task in TASKS.items()})
+    monkeypatch.setattr(comparison, "TASKS", {name: task._replace(steps=3) for name, task in TASKS.items()})
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_accuracies_by_length_are_repeatable(short, task):
     first, again, other = (train_and_test("Rotary", task, seed) for seed in (0, 0, 1))
     assert first == again != other
-    assert list(first) == [str(n) for n in TASKS[task][4]]
+    assert list(first) == [str(n) for n in TASKS[task].lengths]
     assert all(0 <= accuracy <= 1 for accuracy in first.values())
 
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from posenc_lib.lab import IGNORE, copy_back, induction, look_up, name_position, next_character, reverse
+from posenc_lib.lab import IGNORE, copy_back, induction, associative_recall, name_position, next_character, reverse
 from posenc_lib.lab.text import CHARACTERS, MODULES, characters
 
-TASKS = (reverse, copy_back, induction, look_up, name_position)
+TASKS = (reverse, copy_back, induction, associative_recall, name_position)
 
 
 def seeded(seed=0):
@@ -51,7 +51,7 @@ def test_induction(length):
 
 @pytest.mark.parametrize("length", [1, 2, 9, 40])
 def test_look_up(length):
-    tokens, targets = look_up(20, length, seeded(), vocabulary=8)
+    tokens, targets = associative_recall(20, length, seeded(), vocabulary=8)
     assert tokens.shape == targets.shape == (20, length)
     assert (tokens[:, ::2] < 4).all() and (tokens[:, 1::2] >= 4).all()
     for text, answers in zip(tokens.tolist(), targets.tolist(), strict=True):

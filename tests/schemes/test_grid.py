@@ -16,7 +16,7 @@ from transformers.models.sam.configuration_sam import SamVisionConfig
 from transformers.models.sam.modeling_sam import SamPositionalEmbedding
 
 from loops import assert_refused
-from posenc_lib.exercises.grids import check_joint_positions
+from posenc_lib.exercises.grid import check_joint_positions
 from posenc_lib.schemes.grid import axial_angles, fourier_features, grid_coordinates, rotate_by, section_angles
 from posenc_lib.schemes.rope import LAYOUTS, inverse_frequencies, rotate, rotation_matrix
 
