@@ -20,6 +20,7 @@ from torch import Tensor
 from posenc_lib import validate
 from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.context_extension import RescaledFrequencies, rescale
+from posenc_lib.schemes.context_extension import inverse_frequencies as inverse_frequencies
 
 LAYOUTS = ("interleaved", "half")
 
