@@ -134,7 +134,8 @@ class Placed:
     @cached_property
     def distance_bias(self) -> Tensor:
         """(H, R): the bias of a scheme that is declared ``by_distance``, one number per distance."""
-        return self._cast(self.scheme.distance_bias(self.distances))
+        scheme: Any = self.scheme  # has the method, as it declares
+        return self._cast(scheme.distance_bias(self.distances))
 
     @cached_property
     def not_after(self) -> Tensor:

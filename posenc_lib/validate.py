@@ -6,16 +6,18 @@ right kind that makes no sense (an odd width, a negative clip).
 
 import math
 from numbers import Integral, Real
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
 
+T = TypeVar("T")
 INTEGER_DTYPES = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 
 
-def real(name: str, value, *, above: float = -math.inf) -> float:
+def real(name: str, value: object, *, above: float = -math.inf) -> float:
     """A finite real number, strictly greater than ``above``."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if not _is_real(value):
         raise TypeError(f"{name} must be a number, got {value!r} of type {type(value).__name__}")
     if not (math.isfinite(value) and value > above):
         allowed = "finite" if above == -math.inf else f"finite and greater than {above:g}"
@@ -23,7 +25,11 @@ def real(name: str, value, *, above: float = -math.inf) -> float:
     return value
 
 
-def integer(name: str, value, *, at_least: int | None = None, even: bool = False) -> int:
+def _is_real(value: object) -> TypeGuard[float]:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def integer(name: str, value: object, *, at_least: int | None = None, even: bool = False) -> int:
     """A whole number, not below ``at_least``, even if asked for."""
     real(name, value)
     if not isinstance(value, Integral):
@@ -35,19 +41,19 @@ def integer(name: str, value, *, at_least: int | None = None, even: bool = False
     return int(value)
 
 
-def width(name: str, value) -> int:
+def width(name: str, value: object) -> int:
     """The width of an encoding or a head: a positive even integer."""
     return integer(name, value, at_least=1, even=True)
 
 
-def choice(name: str, value, allowed: tuple) -> str:
+def choice(name: str, value: Any, allowed: tuple[T, ...]) -> T:
     """One of the values in ``allowed``."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
     return value
 
 
-def tensor(name: str, value, *, shape: str) -> Tensor:
+def tensor(name: str, value: object, *, shape: str) -> Tensor:
     """A tensor with as many axes as ``shape`` names, such as ``"(B, H, L, d)"``."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor {shape}, got {type(value).__name__}")
@@ -63,7 +69,7 @@ def floating(name: str, value: Tensor) -> Tensor:
     return value
 
 
-def vectors(name: str, value) -> Tensor:
+def vectors(name: str, value: object) -> Tensor:
     """A tensor (..., L, d) of real floating-point numbers, with any axes in front."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor (..., L, d), got {type(value).__name__}")
@@ -79,7 +85,7 @@ def last_axis(name: str, value: Tensor, width: int) -> Tensor:
     return value
 
 
-def integers(name: str, value) -> Tensor:
+def integers(name: str, value: object) -> Tensor:
     """A tensor of integers, of any shape."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor of integers, got {type(value).__name__}")
@@ -88,12 +94,12 @@ def integers(name: str, value) -> Tensor:
     return value
 
 
-def vector(name: str, value, *, length: int | None = None) -> Tensor:
+def vector(name: str, value: object, *, length: int | None = None) -> Tensor:
     """Integers (L,), with L equal to ``length`` if given."""
     return positions(name, tensor(name, value, shape="(L,)"), length=length)
 
 
-def positions(name: str, value, *, length: int | None = None) -> Tensor:
+def positions(name: str, value: Tensor, *, length: int | None = None) -> Tensor:
     """Integer positions (..., L), with L equal to ``length`` if given."""
     if not integers(name, value).dim():
         raise ValueError(f"{name} must have shape (..., L), got a single number")
@@ -102,7 +108,7 @@ def positions(name: str, value, *, length: int | None = None) -> Tensor:
     return value
 
 
-def coordinates(name: str, value) -> Tensor:
+def coordinates(name: str, value: object) -> Tensor:
     """A tensor of integers or real numbers, of any shape."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor of numbers, got {type(value).__name__}")
@@ -121,7 +127,7 @@ def heads(name: str, value: Tensor, num_heads: int | None, head_dim: int) -> Ten
     return value
 
 
-def embedded(x, positions, dim: int) -> None:
+def embedded(x: Tensor, positions: Tensor, dim: int) -> None:
     """Input x (B, L, ``dim``) of real numbers, and integer positions (L,) or (B, L) for it."""
     floating("x", tensor("x", x, shape="(B, L, D)"))
     last_axis("x", x, dim)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Generator, Tensor
 
 from posenc_lib import validate
 from posenc_lib.lab.catalog import build, scheme_classes
@@ -22,8 +23,8 @@ from posenc_lib.lab.training import Task, accuracy, train
 LONGEST = 256  # of a test: the rows of tables that end somewhere
 
 
-def _unseen_character(*arguments):
-    return next_character(*arguments, part="test")
+def _unseen_character(batch: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    return next_character(batch, length, generator, part="test")
 
 
 class Contest(NamedTuple):

@@ -77,8 +77,8 @@ def axial_angles(coordinates: Tensor, head_dim: int, base: float = 10_000.0) -> 
         head_dim: width d of a head, a multiple of 2n.
         base: positive.
     Returns:
-        (..., L, d/2) float64, for :func:`posenc_lib.schemes.rope.rotate_by`; the first d/(2n) pairs belong to coordinate
-        0, and so on.
+        (..., L, d/2) float64, for :func:`posenc_lib.schemes.rope.rotate_by`; the first d/(2n) pairs belong to
+        coordinate 0, and so on.
     Raises:
         ValueError: shapes that do not fit, a width that the coordinates cannot share, a base that is not positive.
         TypeError: coordinates that are no numbers.

@@ -30,6 +30,8 @@ class Nezha(PositionScheme):
     """
 
     places = ("score", "value")
+    relative = True
+    key_table: Tensor
 
     def __init__(self, head_dim: int, clip: int = 64):
         super().__init__()

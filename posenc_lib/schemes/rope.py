@@ -167,6 +167,7 @@ class Rotary(PositionScheme):
     """
 
     places = ("query and key",)
+    relative = True
     variants = {
         "half": {"layout": "half"},
         "quarter": {"rotary_fraction": 0.25},
@@ -203,7 +204,7 @@ class Rotary(PositionScheme):
         """(..., L, r/2) float64 radians for the r components that are rotated."""
         return angles(positions, self.inv_freq)
 
-    def per_token(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def per_token(self, positions: Tensor) -> tuple[Tensor, ...]:
         """Cosines and sines (..., L, r/2), times the attention factor."""
         cos, sin = cos_sin(self.angles(positions))
         return cos * self.attention_factor, sin * self.attention_factor

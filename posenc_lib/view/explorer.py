@@ -97,7 +97,7 @@ class Explorer:
         self.controls, self.alt = controls, alt
         self._update, self._clamp = update, clamp
         self._figure = Figure(figsize=size, dpi=100)
-        FigureCanvasAgg(self._figure)
+        self._canvas = FigureCanvasAgg(self._figure)
         moving = {name: _several(item) for name, item in draw(self._figure).items()}
         self._artists = SimpleNamespace(**{name: a[0] if len(a) == 1 else a for name, a in moving.items()})
         self._moving = sorted((a for several in moving.values() for a in several), key=Artist.get_zorder)
@@ -129,7 +129,7 @@ class Explorer:
         """The picture as PNG."""
         return self._screen.picture
 
-    def _on_move(self, change) -> None:
+    def _on_move(self, change: object) -> None:
         if not self._settling:
             self._answer()
 
@@ -163,16 +163,15 @@ class Explorer:
 
     def _paint(self) -> None:
         """Draw the moving artists over the background, which is drawn again only if something in it changed."""
-        canvas = self._figure.canvas
         if self._background is None or self._figure.stale:
-            canvas.draw()
+            self._canvas.draw()
             self._figure.set_layout_engine("none")  # the axes keep their places from now on
-            self._background = canvas.copy_from_bbox(self._figure.bbox)
-        canvas.restore_region(self._background)
+            self._background = self._canvas.copy_from_bbox(self._figure.bbox)
+        self._canvas.restore_region(self._background)
         for artist in self._moving:
             (artist.axes or self._figure).draw_artist(artist)
 
-    def _repr_mimebundle_(self, **kwargs):
+    def _repr_mimebundle_(self, **kwargs: object) -> tuple[dict, dict]:
         data = {
             "text/plain": self._first_text,
             "image/png": self._first_picture,
@@ -189,5 +188,5 @@ def _several(item: Artist | Iterable[Artist]) -> list[Artist]:
     return [item] if isinstance(item, Artist) else list(item)
 
 
-def _text(value) -> str:
+def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)

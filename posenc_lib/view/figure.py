@@ -5,6 +5,7 @@ digest: per axes its title and labels, per line, image or collection the shape a
 """
 
 import io
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,6 +17,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
+from numpy.typing import ArrayLike
 from PIL import Image
 
 SIGNED = "RdBu_r"  # diverging, centred on 0
@@ -45,7 +47,7 @@ def use_style() -> None:
     )
 
 
-def heatmap(ax: Axes, values, *, signed: bool = True, colorbar: bool = True, **options) -> AxesImage:
+def heatmap(ax: Axes, values: ArrayLike, *, signed: bool = True, colorbar: bool = True, **options: Any) -> AxesImage:
     """Draw a matrix (rows, columns): signed values on a map centred on 0, magnitudes on a sequential one."""
     values = np.asarray(values)
     if signed:
@@ -80,6 +82,7 @@ def show(fig: Figure, caption: str, alt: str) -> None:
 def png(fig: Figure, compress_level: int = 1) -> bytes:
     """The canvas of ``fig`` as last drawn, as PNG without an alpha channel."""
     canvas, stream = fig.canvas, io.BytesIO()
+    assert isinstance(canvas, FigureCanvasAgg)
     picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
     picture.save(stream, "png", compress_level=compress_level)
     return stream.getvalue()
@@ -101,18 +104,19 @@ def digest(fig: Figure) -> str:
             lines.append(f"  line {_summary(line.get_xydata())}")
         for collection in ax.collections:
             points = isinstance(collection, PathCollection)
-            places = collection.get_offsets() if points else [path.vertices for path in collection.get_paths()]
-            lines.append(f"  collection {_summary(places if points else np.concatenate(places or [[]]))}")
-            if collection.get_array() is not None:
-                lines.append(f"  colours {_summary(collection.get_array())}")
+            corners = [np.asarray(path.vertices) for path in collection.get_paths()] or [np.empty(0)]
+            places = collection.get_offsets() if points else np.concatenate(corners)
+            lines.append(f"  collection {_summary(places)}")
+            if (colours := collection.get_array()) is not None:
+                lines.append(f"  colours {_summary(colours)}")
         bars = [(*p.get_xy(), p.get_width(), p.get_height()) for p in ax.patches if isinstance(p, Rectangle)]
         if bars:
             lines.append(f"  bars {_summary(np.array(bars))}")
     return "\n".join(lines)
 
 
-def _summary(data) -> str:
-    data = np.ma.filled(np.ma.asarray(data, dtype=float), np.nan)
+def _summary(values: ArrayLike | None) -> str:
+    data: np.ndarray = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan)
     flat = data.ravel()
     flat = flat[np.isfinite(flat)]
     if not flat.size:
