@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
-from posenc_lib.schemes.grid import axial_angles, grid_coordinates, rotate_by
-from posenc_lib.schemes.rope import inverse_frequencies
+from posenc_lib.schemes.grid import axial_angles, grid_coordinates
+from posenc_lib.schemes.rope import inverse_frequencies, rotate_by
 
 
 def _random(*shape: int, seed: int) -> Tensor:
