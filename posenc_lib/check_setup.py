@@ -22,7 +22,7 @@ INSTALL_ALL = f"Run, in the folder of the course: {INSTALL} -r requirements.txt"
 
 
 def main() -> int:
-    """Print one row for each thing needed and one sentence for each that is missing.
+    """Print one row for each thing needed and one sentence for each thing to do.
 
     Returns:
         0 if nothing is missing, else 1: the exit status. It is 1, too, where the library alone is complete.
@@ -32,9 +32,9 @@ def main() -> int:
     good, bad = _marks()
     for name, found, advice in library + course:
         print(f"{bad if advice else good} {name:<12} {found}")
-    for name, _, advice in library + course:
-        if advice:
-            print(f"\n{name}: {advice}", end="")
+    for advice in dict.fromkeys(advice for *_, advice in library + course if advice):
+        names = ", ".join(name for name, _, same in library + course if same == advice)
+        print(f"\n{names}: {advice}", end="")
     broken, missing = (any(advice for *_, advice in rows) for rows in (library, course))
     if broken:
         print("\n\nSomething that the library itself needs is missing or does not fit.")
