@@ -1,46 +1,66 @@
-"""The arrows between the rooms run one way, and the schemes need no window to draw in."""
+"""The arrows between the rooms run one way, and models and schemes need torch and nothing else."""
 
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 import posenc_lib
+import posenc_lib.lab
 
 ROOT = Path(posenc_lib.__file__).parent
 MODULES = {".".join(("posenc_lib", *path.relative_to(ROOT).with_suffix("").parts)): path for path in ROOT.rglob("*.py")}
-DRAWING = {"matplotlib", "ipywidgets", "anywidget", "IPython", "PIL"}
 
 # What a room, or a module beside the rooms, may read besides itself.
 MAY_READ = {
     "validate": set(),
     "relative": set(),
     "device": set(),
-    "scheme": {"validate", "relative"},
-    "attention": {"validate", "relative", "scheme"},
+    "placed": {"validate"},
+    "scheme": {"placed", "relative"},
+    "_checks": {"validate", "placed", "scheme"},
+    "_fused": {"placed", "relative"},
+    "attention": {"_checks", "_fused", "placed", "scheme"},
     "schemes": {"validate", "relative", "scheme"},
-    "lab": {"validate", "relative", "scheme", "attention", "schemes", "device"},
+    "lab": {"validate", "relative", "placed", "scheme", "attention", "schemes", "device"},
     "view": {"validate", "relative", "scheme", "schemes"},
     "exercises": {"validate", "relative", "scheme", "attention", "schemes"},
 }
 SCHEMES_MAY_READ = {  # where the mathematics of one is a part of the other
-    "rope": {"sinusoidal"},
+    "context_extension": {"sinusoidal"},
+    "rope": {"context_extension"},
     "nezha": {"shaw", "sinusoidal"},
     "transformer_xl": {"sinusoidal"},
-    "xlnet": {"transformer_xl", "sinusoidal"},
+    "xlnet": {"transformer_xl"},
     "tener": {"transformer_xl", "sinusoidal"},
-    "context_extension": {"rope"},
     "xpos": {"rope"},
     "grid": {"rope"},
 }
+# What a room may read of what is installed; the others may read torch.
+PACKAGES = {
+    "lab": {"torch", "joblib", "tqdm"},
+    "view": {"torch", "numpy", "matplotlib", "cycler", "ipywidgets", "traitlets", "anywidget", "IPython", "PIL"},
+}
+COURSE = set().union(*PACKAGES.values()) - {"torch", "numpy"}
 
 
 def imports(source: str) -> set[str]:
-    """Dotted names that a module imports, at the top or inside a function."""
+    """Dotted names that a module imports, at the top or inside a function; not those that only its types need."""
     names = set()
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in node.body
+    }
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -55,12 +75,14 @@ def forbidden(module: str, source: str) -> set[str]:
     found = set()
     for name in imports(source):
         top, *rest = name.split(".")
-        nobody_reads = top in {"notebooks", "tests"}
-        draws = top in DRAWING and room in MAY_READ and room != "view"
-        other_room = top == "posenc_lib" and rest and rest[0] != room and rest[0] not in MAY_READ.get(room, rest)
-        same_room = top == "posenc_lib" and [room] == ["schemes"] == rest[:1] and len(rest) > 1 and inner[0] != rest[1]
-        other_scheme = same_room and rest[1] not in SCHEMES_MAY_READ.get(inner[0], ())
-        if nobody_reads or draws or other_room or other_scheme:
+        if top != "posenc_lib":
+            wrong = top not in sys.stdlib_module_names | PACKAGES.get(room, {"torch"})
+        elif not rest or rest[0] == room:
+            other_scheme = room == "schemes" and len(rest) > 1 and inner[0] != rest[1]
+            wrong = other_scheme and rest[1] not in SCHEMES_MAY_READ.get(inner[0], ())
+        else:
+            wrong = rest[0] not in MAY_READ.get(room, ())
+        if wrong:
             found.add(name)
     return found
 
@@ -75,6 +97,11 @@ def test_no_import_goes_against_an_arrow(module):
     "module, line",
     [
         ("posenc_lib.schemes.rope", "import matplotlib.pyplot as plt"),
+        ("posenc_lib.schemes.rope", "import numpy as np"),
+        ("posenc_lib.attention", "import einops"),
+        ("posenc_lib.placed", "from posenc_lib.scheme import PositionScheme"),
+        ("posenc_lib.lab.probes", "from posenc_lib.view import show"),
+        ("posenc_lib.check_setup", "from posenc_lib.device import pick_device"),
         ("posenc_lib.schemes.rope", "from posenc_lib.attention import attend"),
         ("posenc_lib.schemes.rope", "from posenc_lib import view"),
         ("posenc_lib.schemes.rope", "def f():\n    from posenc_lib.lab import train"),
@@ -91,18 +118,68 @@ def test_the_check_itself_sees_a_wrong_arrow(module, line):
     assert len(forbidden(module, line)) == 1
 
 
+def test_an_import_for_types_is_no_arrow():
+    line = "if TYPE_CHECKING:\n    from posenc_lib.scheme import PositionScheme"
+    assert forbidden("posenc_lib.placed", line) == set()
+
+
 def test_every_room_is_known():
     rooms = {module.split(".")[1] for module in MODULES} - {"__init__"}
     assert rooms - {"check_setup"} == set(MAY_READ)
 
 
-def test_library_and_schemes_load_nothing_that_draws():
-    wanted = [name for name in MODULES if name.count(".") == 1 or name.startswith("posenc_lib.schemes.")]
-    wanted = sorted(name.removesuffix(".__init__") for name in wanted if name != "posenc_lib.check_setup")
-    assert "posenc_lib.attention" in wanted
-    assert "posenc_lib.schemes.rope" in wanted
-    program = f"import sys, {', '.join(wanted)}; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    loaded = set(run.stdout.split())
-    assert set(wanted) <= loaded
-    assert not loaded & DRAWING
+def test_every_package_of_the_course_is_asked_for():
+    project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {line.split(">=")[0] for line in project["dependencies"]} == {"torch", "numpy"}
+    asked = {line.split(">=")[0] for line in project["optional-dependencies"]["course"]}
+    renamed = {"ipython": "IPython", "pillow": "PIL"}
+    brought = {"cycler", "traitlets"}  # by matplotlib and ipywidgets
+    notebooks = {"jupyterlab", "ipykernel"}
+    assert {renamed.get(name, name) for name in asked} == (COURSE - brought) | notebooks
+
+
+def run(program: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+WITHOUT_COURSE = f"import sys; sys.modules |= dict.fromkeys({sorted(COURSE)}); "  # importing one raises ImportError
+
+
+def test_all_but_training_and_pictures_works_without_the_course():
+    need_it = ("posenc_lib.view", "posenc_lib.lab.sweep", "posenc_lib.lab.comparison")
+    wanted = sorted(name.removesuffix(".__init__") for name in MODULES if not name.startswith(need_it))
+    assert {"posenc_lib", "posenc_lib.attention", "posenc_lib.schemes.rope", "posenc_lib.lab.probes"} <= set(wanted)
+    done = run(f"{WITHOUT_COURSE} import {', '.join(wanted)}; posenc_lib.lab.catalog.scheme_classes(); print('done')")
+    assert done.stdout == "done\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["posenc_lib.view", "posenc_lib.lab.sweep"])
+def test_what_needs_the_course_says_so(name):
+    assert "ModuleNotFoundError: import of" in run(f"{WITHOUT_COURSE} import {name}").stderr
+
+
+def test_training_needs_the_course(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with pytest.raises(ModuleNotFoundError, match="tqdm"):
+        posenc_lib.lab.train(torch.nn.Linear(1, 1), None, 1, 1)
+
+
+def test_public_names_are_found_where_they_live():
+    for name, home in posenc_lib.HOMES.items():
+        assert getattr(posenc_lib, name).__module__ == f"posenc_lib.{home}"
+    assert set(dir(posenc_lib)) == {"__version__", *posenc_lib.HOMES}
+    with pytest.raises(AttributeError, match="no attribute 'Rotation'"):
+        posenc_lib.Rotation  # noqa: B018
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(MODULES["posenc_lib.__init__"].read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    assert {node.names[0].asname: node.module for node in block.body} == {
+        name: f"posenc_lib.{home}" for name, home in posenc_lib.HOMES.items()
+    }
+    assert (ROOT / "py.typed").is_file()
+
+
+def test_the_package_alone_does_not_load_torch():
+    assert run("import sys, posenc_lib; print('torch' in sys.modules)").stdout == "False\n"
