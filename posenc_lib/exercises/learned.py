@@ -44,7 +44,7 @@ check_expected_accuracy = Check(
 
 
 def _rows(tokens: Tensor, padding: int) -> Tensor:
-    return positions_without_padding(tokens == padding) + 2
+    return torch.where(tokens == padding, 1, positions_without_padding(tokens == padding) + 2)
 
 
 check_opt_rows = Check(
@@ -66,8 +66,16 @@ check_opt_rows = Check(
             lambda tokens, padding: (tokens != padding).cumsum(-1) + 1,
         ),
         (
+            "padding has row 1; you gave it the row of position 0",
+            lambda tokens, padding: positions_without_padding(tokens == padding) + 2,
+        ),
+        (
             "the first real token has row 2; you start at 3, because the running sum starts at 1",
             lambda tokens, padding: torch.where(tokens == padding, 1, _rows(tokens, padding) + 1),
+        ),
+        (
+            "you returned positions; the table has two rows before the first of them",
+            lambda tokens, padding: _rows(tokens, padding) - 2,
         ),
         (
             "you returned positions; the table has two rows before the first of them",
