@@ -37,22 +37,18 @@ check_odd_part = Check(
 )
 
 
-def _encoded(r: Tensor, d: int) -> Tensor:
-    return encode(r.flatten(), d).view(*r.shape, d)
-
-
 def _no_sines(r: Tensor, d: int) -> Tensor:
-    return _encoded(r, d) * torch.tensor([0.0, 1.0], dtype=torch.float64).repeat(d // 2)
+    return encode(r, d) * torch.tensor([0.0, 1.0], dtype=torch.float64).repeat(d // 2)
 
 
-def _four_terms(q: Tensor, k: Tensor, u: Tensor, v: Tensor, encoded=_encoded) -> Tensor:
+def _four_terms(q: Tensor, k: Tensor, u: Tensor, v: Tensor, encoded=encode) -> Tensor:
     r = relative_position(torch.arange(len(q)), torch.arange(len(k)))
     return (q + u) @ k.T + torch.einsum("id,ijd->ij", q + v, encoded(r, len(v)))
 
 
 def _published(q: Tensor, k: Tensor, u: Tensor, v: Tensor) -> Tensor:
     seen_from_the_key = relative_position(torch.arange(len(k)), torch.arange(len(q))).T
-    return _four_terms(q, k, u, v) + torch.einsum("jd,ijd->ij", k, _encoded(seen_from_the_key, len(v)))
+    return _four_terms(q, k, u, v) + torch.einsum("jd,ijd->ij", k, encode(seen_from_the_key, len(v)))
 
 
 check_tener_scores = Check(
@@ -70,11 +66,11 @@ check_tener_scores = Check(
         ),
         (
             "right up to the sign of the distance: here r = j - i, key minus query",
-            lambda q, k, u, v: _four_terms(q, k, u, v, lambda r, d: _encoded(-r, d)),
+            lambda q, k, u, v: _four_terms(q, k, u, v, lambda r, d: encode(-r, d)),
         ),
         (
             "you took |r|: left and right of the query have become the same",
-            lambda q, k, u, v: _four_terms(q, k, u, v, lambda r, d: _encoded(r.abs(), d)),
+            lambda q, k, u, v: _four_terms(q, k, u, v, lambda r, d: encode(r.abs(), d)),
         ),
         (
             "the sines are missing: left and right of the query are the same",
