@@ -34,12 +34,12 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("10_deberta", "deberta.py", "return (3 * head_dim) ** -0.5", "return (2 * head_dim) ** -0.5"),
     ("11_t5", "t5.py", "(r > 0).long() * num_buckets", "(r < 0).long() * num_buckets"),
     ("12_alibi", "alibi.py", "2 ** (-8 * (h - 0.5) / P)", "2 ** (-8 * (h + 0.5) / P)"),
-    ("13_rope", "rope.py", "torch.complex(c, s)", "torch.complex(c, -s)"),  # a sign in rotate, interleaved
-    ("13_rope", "rope.py", "torch.cat([-s, s]", "torch.cat([s, -s]"),  # a sign in rotate, half
+    ("13_rope", "rope.py", "torch.complex(cos, sin)", "torch.complex(cos, -sin)"),  # a sign in rotate, interleaved
+    ("13_rope", "rope.py", "addcmul_(second, sin, value=-1)", "addcmul_(second, sin, value=1)"),  # the same, half
     ("13_rope", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-t / dim)"),  # the exponent
     ("15_cope", "cope.py", "x.flip(-1).cumsum(-1).flip(-1)", "x.cumsum(-1)"),  # counting from the wrong end
-    ("16_grids", "grid.py", "inv_freq.repeat(n)", "inv_freq.repeat_interleave(n)"),  # the axes exchanged
-    ("19_one_law", "xpos.py", "self._factors(k, positions, -1)", "self._factors(k, positions, 1)"),
+    ("16_grid", "grid.py", "inv_freq.repeat(n)", "inv_freq.repeat_interleave(n)"),  # the axes exchanged
+    ("19_one_law", "xpos.py", "(cos, sin)) / factor", "(cos, sin)) * factor"),
 ]
 
 
