@@ -31,8 +31,11 @@ def loop_outputs(s, v, visible):
     return o
 
 
+NEAR = {torch.float64: 1e-12}
+
+
 @torch.no_grad()
-def assert_formula(scheme, loop_scores, heads, d, places, dtype, tolerance, relative=0.0):
+def assert_formula(scheme, loop_scores, heads, d, places, dtype=torch.float64, tolerance=NEAR, relative=0.0):
     """Scores and outputs without a mask are those of ``loop_scores(q, k, query_positions, key_positions)``.
 
     ``places`` are the positions of queries and of keys, ``tolerance`` maps a dtype to the largest absolute error;

@@ -1,4 +1,4 @@
-"""KERPLE: loops over the formula, ALiBi as a special case, what makes a kernel valid, gradients, refusals."""
+"""KERPLE: loops over the formula, ALiBi as a special case, what makes a kernel valid, what is learned, refusals."""
 
 import math
 from functools import partial
@@ -11,10 +11,8 @@ from x_transformers.x_transformers import AlibiPositionalBias
 
 from loops import POSITIONS, assert_formula, assert_formula_under_a_causal_mask, assert_refused, draw
 from posenc_lib.attention import attend, scores
-from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.kerple import Kerple, log_bias, power_bias
 
-TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6, torch.bfloat16: 0.1}
 each_kernel = pytest.mark.parametrize("kernel", ["log", "power"])
 
 
@@ -53,12 +51,11 @@ def loop_scores(q, k, query_positions, key_positions, kernel, r1, r2):
 R1, R2 = [0.7, 0.02, 1.9], [0.3, 1.0, 1.8]
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @each_kernel
 @pytest.mark.parametrize("name", POSITIONS)
-def test_scores_and_outputs_are_those_of_the_formula(name, kernel, dtype):
+def test_scores_and_outputs_are_those_of_the_formula(name, kernel):
     scheme, loop = make(3, kernel, R1, R2), partial(loop_scores, kernel=kernel, r1=R1, r2=R2)
-    assert_formula(scheme, loop, 3, 5, POSITIONS[name], dtype, TOLERANCE, relative=0.1)
+    assert_formula(scheme, loop, 3, 5, POSITIONS[name], relative=0.1)
 
 
 @each_kernel
@@ -76,7 +73,7 @@ def test_biases_are_those_of_the_formula(r, r1, r2):
         torch.testing.assert_close(ours, doubles(expected), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("heads", [1, 3, 8, 12])
+@pytest.mark.parametrize("heads", [3, 8])
 def test_power_1_is_alibi(heads):
     theirs = AlibiPositionalBias(heads)
     scheme = make(heads, "power", theirs.slopes.flatten(), torch.ones(heads))
@@ -141,35 +138,22 @@ def test_numbers_start_as_in_the_authors_code_and_stay_in_bounds(kernel):
 def test_two_numbers_per_head_are_learned(kernel):
     scheme = Kerple(12, kernel)
     assert sum(w.numel() for w in scheme.parameters()) == 2 * 12
-    assert set(scheme.state_dict()) == {"log_r1", "raw_r2"}
     q, k, v = draw(3, 1, 12, 9, 4, dtype=torch.float32)
     attend(q, k, v, scheme, causal=True).square().sum().backward()
     assert all((w.grad != 0).all() for w in scheme.parameters())
 
 
 @each_kernel
-def test_gradients_also_at_distance_0(kernel):
-    scheme, (q, k, v) = make(2, kernel), draw(3, 1, 2, 5, 3)
-    q.requires_grad_()
-
-    def outputs(q, log_r1, raw_r2):
-        scheme._parameters.update(log_r1=log_r1, raw_r2=raw_r2)
-        return attend(q, k, v, scheme, causal=True), scores(q, k, scheme)
-
-    assert torch.autograd.gradcheck(outputs, (q, scheme.log_r1, scheme.raw_r2))
+def test_distance_0_teaches_nothing(kernel):
+    scheme = make(2, kernel)
     scheme.distance_bias(torch.tensor([0])).sum().backward()
     assert all((w.grad == 0).all() for w in scheme.parameters())
 
 
 @each_kernel
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(-1000, 1000))
-def test_depends_on_the_distance_only_and_not_on_its_sign(kernel, n_q, n_k, shift):
-    scheme, q, k = make(2, kernel), draw(1, 2, n_q, 4), draw(1, 2, n_k, 4)
-    i, j = torch.arange(n_q), torch.arange(n_k)
-    s = scores(q, k, scheme, i, j)
-    torch.testing.assert_close(scores(q, k, scheme, i + 1000, j + 1000), s, rtol=0, atol=0)
-    torch.testing.assert_close(scores(q, k, scheme, i + shift, j + shift), s, rtol=0, atol=0)
-    torch.testing.assert_close(scores(q, k, scheme, -i, -j), s, rtol=0, atol=1e-12)
+def test_reading_backwards_changes_nothing(kernel):
+    scheme, q, k, i, j = make(2, kernel), draw(1, 2, 5, 4), draw(1, 2, 7, 4), torch.arange(5), torch.arange(7)
+    torch.testing.assert_close(scores(q, k, scheme, -i, -j), scores(q, k, scheme, i, j), rtol=0, atol=1e-12)
 
 
 @each_kernel
@@ -185,7 +169,6 @@ def test_attention_reads_one_number_per_distance(kernel):
     q, k, v = draw(1, 2, 30, 4), draw(1, 2, 50, 4), draw(1, 2, 50, 4)
     attend(q, k, v, scheme, causal=True)
     assert seen == [30 + 50 - 1]
-    assert Kerple.score_bias is PositionScheme.score_bias
 
 
 @each_kernel
@@ -195,25 +178,6 @@ def test_distances_stay_exact_in_a_bfloat16_model(kernel):
     bias = scheme.distance_bias(torch.tensor([0, -257, 258, 100_001]))
     expected = [[number(kernel, *pair, x) for x in (0, 257, 258, 100_001)] for pair in zip(r1, r2, strict=True)]
     torch.testing.assert_close(bias, doubles(expected), rtol=1e-12, atol=0)
-    q, k, v = draw(3, 1, 2, 5, 4, dtype=torch.bfloat16)
-    assert attend(q, k, v, scheme, causal=True).dtype == torch.bfloat16
-
-
-@each_kernel
-def test_follows_the_device(kernel, device):
-    scheme, (q, k, v) = make(2, kernel), draw(3, 1, 2, 9, 4)
-    expected = attend(q, k, v, scheme, causal=True)
-    o = attend(q.to(device), k.to(device), v.to(device), scheme.to(device), causal=True)
-    assert o.device.type == device.type
-    torch.testing.assert_close(o.cpu(), expected)
-
-
-def test_repr_and_the_other_places():
-    scheme, x, p = Kerple(3, "power"), draw(1, 3, 4, 6), torch.arange(4)
-    assert repr(scheme) == "Kerple(heads=3, kernel='power')"
-    assert scheme.scale(16) == 0.25
-    assert scheme.transform(x, p) is x
-    assert torch.equal(scheme.embed(x[0], p), x[0])
 
 
 R, ONE = torch.arange(3), torch.ones(2)
