@@ -38,6 +38,13 @@ def scores(
     Raises:
         ValueError: shapes that do not fit, dtypes or devices that differ, more queries than keys without positions.
         TypeError: an argument that is no tensor or no scheme, positions that are not integers.
+    Example:
+        >>> from posenc_lib import Rotary
+        >>> q = torch.ones(1, 1, 3, 2)
+        >>> scores(q, q, Rotary(2))  # sqrt(2) cos(j - i)
+        tensor([[[[ 1.4142,  0.7641, -0.5885],
+                  [ 0.7641,  1.4142,  0.7641],
+                  [-0.5885,  0.7641,  1.4142]]]])
     """
     here = _checks.placed(q, k, scheme, query_positions, key_positions, x)
     return _scores(q, k, here, x)
@@ -63,6 +70,13 @@ def weights(
         (B, H, Lq, Lk), in the dtype of q; every row adds up to 1, or to 0 if the query sees no key.
     Raises:
         ValueError, TypeError: as in :func:`attend`.
+    Example:
+        >>> from posenc_lib import NoPosition
+        >>> same = torch.ones(1, 1, 3, 4)
+        >>> weights(same, same, NoPosition(), causal=True)
+        tensor([[[[1.0000, 0.0000, 0.0000],
+                  [0.5000, 0.5000, 0.0000],
+                  [0.3333, 0.3333, 0.3333]]]])
     """
     here = _checks.placed(q, k, scheme, query_positions, key_positions, x)
     return _weights(q, k, here, causal, _checks.masks(q, k, key_padding_mask, mask), x)
@@ -95,6 +109,12 @@ def attend(
         (B, H, Lq, d), in the dtype of q. A query that sees no key gets zeros.
     Raises:
         ValueError, TypeError: as in :func:`scores`; also when v or a mask does not fit.
+    Example:
+        >>> from posenc_lib import Rotary
+        >>> q, k, v = torch.randn(3, 1, 2, 5, 4)
+        >>> here = Rotary(4).at(5, like=q)  # once for all layers
+        >>> attend(q, k, v, here, causal=True).shape
+        torch.Size([1, 2, 5, 4])
     """
     here = _checks.placed(q, k, scheme, query_positions, key_positions, x)
     _checks.values(q, k, v)

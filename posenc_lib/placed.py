@@ -29,6 +29,14 @@ class Placed:
     Attributes:
         scheme: whose positions these are.
         query_positions, key_positions: (L,), or (B, 1, L) for a batch; a last axis of coordinates on a grid.
+    Example:
+        >>> from posenc_lib import Rotary
+        >>> here = Rotary(4).at(3)
+        >>> here.query_positions
+        tensor([0, 1, 2])
+        >>> cos, sin = here.query_tokens
+        >>> cos.shape
+        torch.Size([3, 2])
     """
 
     def __init__(

@@ -9,7 +9,13 @@ from torch import Tensor
 
 
 def relative_position(query_positions: Tensor, key_positions: Tensor) -> Tensor:
-    """(..., Lq, Lk) integers, key minus query: negative to the left of the query."""
+    """(..., Lq, Lk) integers, key minus query: negative to the left of the query.
+
+    Example:
+        >>> relative_position(torch.arange(2), torch.arange(3))
+        tensor([[ 0,  1,  2],
+                [-1,  0,  1]])
+    """
     return key_positions[..., None, :] - query_positions[..., :, None]
 
 
@@ -18,6 +24,11 @@ def distinct(relative: Tensor) -> tuple[Tensor, Tensor]:
 
     For contiguous positions the rows are all integers from the smallest to the largest; where positions are scattered,
     only those that occur.
+
+    Example:
+        >>> distinct(torch.tensor([[0, 1], [-1, 0]]))
+        (tensor([-1,  0,  1]), tensor([[1, 2],
+                [0, 1]]))
     """
     if not relative.numel():
         return relative.new_zeros(0), relative
@@ -31,23 +42,47 @@ def relative_gather(logits: Tensor, index: Tensor) -> Tensor:
     """Relative gather: scores (..., Lq, Lk) from logits (..., Lq, R) of every query with every row of a table.
 
     Entry (i, j) is entry index[..., i, j] of row i; axes of length 1 are shared.
+
+    Example:
+        >>> logits = torch.tensor([[10, 20, 30], [40, 50, 60]])
+        >>> relative_gather(logits, torch.tensor([[1, 2], [0, 1]]))
+        tensor([[20, 30],
+                [40, 50]])
     """
     lead = torch.broadcast_shapes(logits.shape[:-1], index.shape[:-1])
     return logits.expand(*lead, -1).gather(-1, index.expand(*lead, -1))
 
 
 def relative_gather_by_key(logits: Tensor, index: Tensor) -> Tensor:
-    """Scores (..., Lq, Lk) from logits (..., Lk, R) of every key with every row: entry index[..., i, j] of row j."""
+    """Scores (..., Lq, Lk) from logits (..., Lk, R) of every key with every row: entry index[..., i, j] of row j.
+
+    Example:
+        >>> logits = torch.tensor([[10, 20, 30], [40, 50, 60]])
+        >>> relative_gather_by_key(logits, torch.tensor([[1, 2], [0, 1]]))
+        tensor([[20, 60],
+                [10, 50]])
+    """
     return relative_gather(logits, index.mT).mT
 
 
 def heads_first(bias: Tensor) -> Tensor:
-    """(H, Lq, Lk) from (Lq, Lk, H), and (B, H, Lq, Lk) from (B, 1, Lq, Lk, H)."""
+    """(H, Lq, Lk) from (Lq, Lk, H), and (B, H, Lq, Lk) from (B, 1, Lq, Lk, H).
+
+    Example:
+        >>> heads_first(torch.zeros(2, 3, 4)).shape
+        torch.Size([4, 2, 3])
+    """
     return bias.movedim(-1, -3) if bias.dim() == 3 else bias.movedim(-1, 1).squeeze(2)
 
 
 def sum_by_row(weights: Tensor, index: Tensor, rows: int) -> Tensor:
-    """Weights (B, H, Lq, Lk) added up over the keys that share a row of the table: (B, H, Lq, rows)."""
+    """Weights (B, H, Lq, Lk) added up over the keys that share a row of the table: (B, H, Lq, rows).
+
+    Example:
+        >>> weights = torch.tensor([[[[0.5, 0.3, 0.2]]]])
+        >>> sum_by_row(weights, torch.tensor([[0, 1, 1]]), rows=2)
+        tensor([[[[0.5000, 0.5000]]]])
+    """
     sums = weights.new_zeros(*weights.shape[:-1], rows)
     return sums.scatter_add(-1, index.expand(weights.shape), weights)
 
@@ -63,6 +98,10 @@ def toeplitz_rows_reversed(bias: Tensor, rows: int) -> Tensor:
         rows: Lq.
     Returns:
         (..., rows, columns) view; its row i belongs to query Lq - 1 - i. Not to be written into.
+    Example:
+        >>> toeplitz_rows_reversed(torch.tensor([-1, 0, 1, 2]), rows=2)
+        tensor([[-1,  0,  1],
+                [ 0,  1,  2]])
     """
     bias = bias.contiguous()
     columns = bias.shape[-1] - rows + 1

@@ -51,6 +51,17 @@ class PositionScheme(nn.Module):
         num_axes: coordinates of a position; None for a plain number.
         variants: settings other than the defaults that are worth a test, by name.
     """
+    Example:
+        >>> from posenc_lib import scores
+        >>> class Nearer(PositionScheme):
+        ...     places = ("score",)
+        ...     def score_bias(self, q, k, pair):
+        ...         return -pair.abs()
+        >>> q = torch.zeros(1, 1, 3, 2)
+        >>> scores(q, q, Nearer())
+        tensor([[[[ 0., -1., -2.],
+                  [-1.,  0., -1.],
+                  [-2., -1.,  0.]]]])
 
     places: ClassVar[tuple[Place, ...]] = PLACES
     by_distance: ClassVar[bool] = False
@@ -162,6 +173,17 @@ class DistanceBias(PositionScheme):
     It needs one number per distance, not one per pair: attention over contiguous positions reads them through a view.
     """
 
+
+    Example:
+        >>> from posenc_lib import scores
+        >>> class Nearer(DistanceBias):
+        ...     def distance_bias(self, relative_position):
+        ...         return -relative_position.abs()[None]  # one head
+        >>> q = torch.zeros(1, 1, 3, 2)
+        >>> scores(q, q, Nearer())
+        tensor([[[[ 0., -1., -2.],
+                  [-1.,  0., -1.],
+                  [-2., -1.,  0.]]]])
     places = ("score",)
     by_distance = True
 

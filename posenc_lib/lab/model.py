@@ -23,6 +23,11 @@ class TinyTransformer(nn.Module):
         seed: of the initial weights.
     Raises:
         ValueError: a number that is not positive, or heads that do not divide the width.
+    Example:
+        >>> from posenc_lib import Rotary
+        >>> model = TinyTransformer(Rotary(16), vocabulary=8)
+        >>> model(torch.tensor([[1, 7, 3]])).shape
+        torch.Size([1, 3, 8])
     """
 
     def __init__(

@@ -19,7 +19,12 @@ def _tokens(batch: int, length: int, vocabulary: int, generator: Generator) -> T
 
 
 def reverse(batch: int, length: int, generator: Generator, vocabulary: int = 16) -> tuple[Tensor, Tensor]:
-    """The answer at place i is the token at place L-1-i; for a model that sees both ways."""
+    """The answer at place i is the token at place L-1-i; for a model that sees both ways.
+
+    Example:
+        >>> reverse(1, 4, torch.Generator().manual_seed(0))
+        (tensor([[12, 15,  5,  0]]), tensor([[ 0,  5, 15, 12]]))
+    """
     tokens = _tokens(batch, length, vocabulary, generator)
     return tokens, tokens.flip(-1)
 
@@ -27,7 +32,12 @@ def reverse(batch: int, length: int, generator: Generator, vocabulary: int = 16)
 def copy_back(
     batch: int, length: int, generator: Generator, vocabulary: int = 16, back: int = 5
 ) -> tuple[Tensor, Tensor]:
-    """The answer at place i is the token ``back`` places earlier; the first ``back`` places are not scored."""
+    """The answer at place i is the token ``back`` places earlier; the first ``back`` places are not scored.
+
+    Example:
+        >>> copy_back(1, 5, torch.Generator().manual_seed(0), back=2)
+        (tensor([[12, 15,  5,  0,  3]]), tensor([[-100, -100,   12,   15,    5]]))
+    """
     validate.integer("back", back, at_least=0)
     tokens = _tokens(batch, length, vocabulary, generator)
     targets = torch.full_like(tokens, IGNORE)
@@ -40,6 +50,10 @@ def induction(batch: int, length: int, generator: Generator, vocabulary: int = 6
 
     The period is drawn for every text, from a quarter to half of the length, so that the answer stands no fixed number
     of places back: the model must find the last place with the present token and say what followed.
+
+    Example:
+        >>> induction(1, 8, torch.Generator().manual_seed(0))
+        (tensor([[44, 47, 53, 44, 47, 53, 44, 47]]), tensor([[-100, -100, -100,   47,   53,   44,   47,   53]]))
     """
     blocks = _tokens(batch, length, vocabulary, generator)
     period = torch.randint(max(length // 4, 1), max(length // 2, 1) + 1, (batch, 1), generator=generator)
@@ -54,6 +68,10 @@ def associative_recall(batch: int, length: int, generator: Generator, vocabulary
 
     Keys are the tokens of the lower half of the vocabulary, values those of the upper half; which value belongs to a
     key is drawn anew for every text.
+
+    Example:
+        >>> associative_recall(1, 8, torch.Generator().manual_seed(0), vocabulary=4)
+        (tensor([[1, 3, 0, 2, 1, 3, 1, 3]]), tensor([[-100, -100, -100, -100,    3, -100,    3, -100]]))
     """
     half = validate.integer("vocabulary", vocabulary, at_least=2) // 2
     value_of = half + _tokens(batch, half, half, generator)
@@ -69,7 +87,12 @@ def associative_recall(batch: int, length: int, generator: Generator, vocabulary
 def name_position(
     batch: int, length: int, generator: Generator, vocabulary: int = 16, bos: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """The answer at place i is i. With ``bos`` the first token is ``vocabulary``, a token found nowhere else."""
+    """The answer at place i is i. With ``bos`` the first token is ``vocabulary``, a token found nowhere else.
+
+    Example:
+        >>> name_position(1, 4, torch.Generator().manual_seed(0))
+        (tensor([[16, 15,  5,  0]]), tensor([[0, 1, 2, 3]]))
+    """
     tokens = _tokens(batch, length, vocabulary, generator)
     if bos:
         tokens[:, 0] = vocabulary

@@ -36,7 +36,13 @@ def characters(part: str) -> Tensor:
 
 
 def next_character(batch: int, length: int, generator: Generator, part: str = "train") -> tuple[Tensor, Tensor]:
-    """A task of the lab: pieces of the standard library; the answer is the next character. Vocabulary 128."""
+    """A task of the lab: pieces of the standard library; the answer is the next character. Vocabulary 128.
+
+    Example:
+        >>> text, following = next_character(2, 16, torch.Generator().manual_seed(0))
+        >>> torch.equal(text[:, 1:], following[:, :-1])
+        True
+    """
     for name, value in (("batch", batch), ("length", length)):
         validate.integer(name, value, at_least=1)
     text = characters(part)

@@ -48,6 +48,12 @@ def train(
         learning_rate: its highest value.
         seed: of the batches.
         stop_below: stop early once the mean loss of the last ten batches is below this.
+    Example:
+        >>> from posenc_lib import Rotary
+        >>> from posenc_lib.lab import TinyTransformer, reverse
+        >>> model = TinyTransformer(Rotary(16), vocabulary=16, causal=False)
+        >>> train(model, reverse, length=8, steps=2)
+        2
     """
     from tqdm.auto import tqdm  # comes with the course; the rest of the lab does without
 
@@ -77,7 +83,15 @@ def train(
 @torch.no_grad()
 @_one_thread()
 def accuracy(model: nn.Module, task: Task, length: int, batch: int = 128, seed: int = 1) -> float:
-    """Share of the scored places of one fresh batch at which the most likely answer is right; nan if none is scored."""
+    """Share of the scored places of one fresh batch at which the most likely answer is right; nan if none is scored.
+
+    Example:
+        >>> from posenc_lib import Rotary
+        >>> from posenc_lib.lab import TinyTransformer, reverse
+        >>> model = TinyTransformer(Rotary(16), vocabulary=16, causal=False)
+        >>> accuracy(model, reverse, length=8) < 0.5  # it was not trained
+        True
+    """
     device = next(model.parameters()).device
     tokens, targets = (x.to(device) for x in task(batch, length, torch.Generator().manual_seed(seed)))
     right = model(tokens).argmax(-1) == targets

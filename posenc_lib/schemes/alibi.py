@@ -29,6 +29,9 @@ def slopes(num_heads: int) -> Tensor:
     Raises:
         ValueError: if ``num_heads`` is not a positive integer.
     Source: Press et al. 2021 (arXiv:2108.12409), section 3; other numbers of heads: the authors' code only.
+    Example:
+        >>> slopes(4)
+        tensor([0.2500, 0.0625, 0.0156, 0.0039], dtype=torch.float64)
     """
     H = validate.integer("num_heads", num_heads, at_least=1)
     P = 2 ** (H.bit_length() - 1)
@@ -42,6 +45,10 @@ class Alibi(DistanceBias):
 
     Args:
         num_heads: H.
+    Example:
+        >>> Alibi(2).distance_bias(torch.tensor([-2, -1, 1]))
+        tensor([[-0.1250, -0.0625, -0.0625],
+                [-0.0078, -0.0039, -0.0039]], dtype=torch.float64)
     """
 
     def __init__(self, num_heads: int):

@@ -37,6 +37,10 @@ class RescaledFrequencies(NamedTuple):
 
     inv_freq: (d/2,) float64, radians per position.
     attention_factor: what rotated queries and keys are multiplied by; the scores are, by its square.
+
+    Example:
+        >>> RescaledFrequencies(torch.tensor([1.0, 0.1]))
+        RescaledFrequencies(2 pairs, attention_factor=1)
     """
 
     inv_freq: Tensor
@@ -57,6 +61,9 @@ def inverse_frequencies(head_dim: int, base: float = 10_000.0) -> Tensor:
     Raises:
         ValueError: if ``head_dim`` is odd or not positive, or ``base`` is not positive.
     Source: Su et al. 2021 (arXiv:2104.09864), equation 15.
+    Example:
+        >>> inverse_frequencies(4, base=100.0)
+        tensor([1.0000, 0.1000], dtype=torch.float64)
     """
     return frequencies(validate.width("head_dim", head_dim), base)
 
@@ -73,6 +80,9 @@ def position_interpolation(head_dim: int, base: float, factor: float) -> Rescale
     Raises:
         ValueError: a head_dim or base that :func:`inverse_frequencies` refuses, a factor below 1.
     Source: Chen et al. 2023 (arXiv:2306.15595), section 2.3.
+    Example:
+        >>> position_interpolation(4, base=100.0, factor=2.0).inv_freq
+        tensor([0.5000, 0.0500], dtype=torch.float64)
     """
     return RescaledFrequencies(inverse_frequencies(head_dim, base) / _at_least_1("factor", factor))
 
@@ -91,6 +101,9 @@ def ntk_aware(head_dim: int, base: float, factor: float) -> RescaledFrequencies:
     Raises:
         ValueError: a head_dim below 4 or odd, a base that is not positive, a factor below 1.
     Source: bloc97 2023 (a post on reddit.com/r/LocalLLaMA); Peng et al. 2023 (arXiv:2309.00071), section 3.1.
+    Example:
+        >>> ntk_aware(6, base=1000.0, factor=4.0).inv_freq  # 1, .1 and .01 divided by 1, 2 and 4
+        tensor([1.0000, 0.0500, 0.0025], dtype=torch.float64)
     """
     d = validate.integer("head_dim", head_dim, at_least=4, even=True)
     validate.real("base", base, above=0)
@@ -114,6 +127,9 @@ def dynamic_ntk(
     Raises:
         ValueError: as in :func:`ntk_aware`, or a length that is not a positive integer.
     Source: emozilla 2023 (a post on reddit.com/r/LocalLLaMA); Peng et al. 2023 (arXiv:2309.00071), section 3.3.
+    Example:
+        >>> dynamic_ntk(6, base=1000.0, length=512, original_length=128).inv_freq  # s = 4
+        tensor([1.0000, 0.0500, 0.0025], dtype=torch.float64)
     """
     validate.integer("length", length, at_least=1)
     validate.integer("original_length", original_length, at_least=1)
@@ -148,6 +164,12 @@ def yarn(
     Raises:
         ValueError: a number out of its range, an unknown ramp.
     Source: Peng et al. 2023 (arXiv:2309.00071), section 3.2 for the ramp, section 3.4 for the factor.
+    Example:
+        >>> rescaled = yarn(6, base=1000.0, factor=4.0, original_length=628)  # 100, 10 and 1 turns
+        >>> rescaled
+        RescaledFrequencies(3 pairs, attention_factor=1.13863)
+        >>> rescaled.inv_freq
+        tensor([1.0000, 0.0468, 0.0025], dtype=torch.float64)
     """
     theta = inverse_frequencies(head_dim, validate.real("base", base, above=1))
     s = _at_least_1("factor", factor)
@@ -185,6 +207,9 @@ def llama3(
     Raises:
         ValueError: a number out of its range.
     Source: the published code of Llama 3.1, ``apply_scaling``.
+    Example:
+        >>> llama3(6, base=1000.0, factor=4.0, original_length=628).inv_freq  # 100, 10 and 1 turns
+        tensor([1.0000, 0.1000, 0.0025], dtype=torch.float64)
     """
     theta = inverse_frequencies(head_dim, base)
     s = _at_least_1("factor", factor)
@@ -214,6 +239,12 @@ def longrope(
         ValueError: a number out of its range, as many factors as there are not pairs.
         TypeError: factors that are not numbers.
     Source: Ding et al. 2024 (arXiv:2402.13753); the attention factor: the published code.
+    Example:
+        >>> rescaled = longrope(4, base=100.0, pair_factors=[1.0, 4.0], factor=4.0, original_length=16)
+        >>> rescaled
+        RescaledFrequencies(2 pairs, attention_factor=1.22474)
+        >>> rescaled.inv_freq
+        tensor([1.0000, 0.0250], dtype=torch.float64)
     """
     theta = inverse_frequencies(head_dim, base)
     s = _at_least_1("factor", factor)
@@ -274,6 +305,9 @@ def rescale(head_dim: int, base: float, rope_scaling: Mapping[str, Any]) -> Resc
     Raises:
         ValueError: an unknown method, an argument that it does not have or that is missing, a number out of its range.
         TypeError: if ``rope_scaling`` is no mapping.
+    Example:
+        >>> rescale(4, 100.0, {"rope_type": "linear", "factor": 2.0}).inv_freq
+        tensor([0.5000, 0.0500], dtype=torch.float64)
     """
     if not isinstance(rope_scaling, Mapping):
         raise TypeError(f"rope_scaling must be a mapping, got {type(rope_scaling).__name__}")

@@ -40,6 +40,12 @@ def count_gates(logits: Tensor, query_positions: Tensor, key_positions: Tensor) 
         ValueError: shapes that do not fit.
         TypeError: logits that are no floating-point numbers, positions that are no integers.
     Source: Golovneva et al. 2024 (arXiv:2405.18719), section 4.
+    Example:
+        >>> p = torch.arange(3)
+        >>> count_gates(torch.zeros(1, 1, 3, 3), p, p)[0, 0]
+        tensor([[0.5000, 0.0000, 0.0000],
+                [0.5000, 0.5000, 0.0000],
+                [0.5000, 0.5000, 0.5000]])
     """
     n_queries, n_keys = _floating("logits", logits, "(B, H, Lq, Lk)").shape[2:]
     i = validate.positions("query_positions", query_positions, length=n_queries)
@@ -59,6 +65,12 @@ def contextual_positions(gates: Tensor, key_positions: Tensor) -> Tensor:
         ValueError: shapes that do not fit.
         TypeError: gates that are no floating-point numbers, positions that are no integers.
     Source: Golovneva et al. 2024 (arXiv:2405.18719), section 4.
+    Example:
+        >>> gates = torch.ones(1, 1, 3, 3).tril()
+        >>> contextual_positions(gates, torch.arange(3))[0, 0]
+        tensor([[1., 0., 0.],
+                [2., 1., 0.],
+                [3., 2., 1.]])
     """
     n_keys = _floating("gates", gates, "(B, H, Lq, Lk)").shape[3]
     j = validate.positions("key_positions", key_positions, length=n_keys)
@@ -90,6 +102,10 @@ def interpolate(logits: Tensor, p: Tensor) -> Tensor:
         ValueError: shapes that do not fit, fewer than two whole positions.
         TypeError: what holds no floating-point numbers.
     Source: Golovneva et al. 2024 (arXiv:2405.18719), section 4.
+    Example:
+        >>> logits = torch.tensor([[[[0.0, 10.0, 30.0]]]])
+        >>> interpolate(logits, torch.tensor([[[[0.5, 1.5, 7.0]]]]))
+        tensor([[[[ 5., 20., 30.]]]])
     """
     largest = _floating("logits", logits, "(B, H, Lq, P + 1)").shape[3] - 1
     _floating("p", p, "(B, H, Lq, Lk)")
@@ -119,6 +135,12 @@ class Cope(PositionScheme):
         max_position: P, the largest count that is told apart; the table has P + 1 rows.
     Raises:
         ValueError: a number that is too small or not whole.
+    Example:
+        >>> scheme, q, p = Cope(4, max_position=8), torch.zeros(1, 1, 3, 4), torch.arange(3)
+        >>> scheme.positions(q, q, p, p)[0, 0]  # every gate is half open
+        tensor([[0.5000, 0.0000, 0.0000],
+                [1.0000, 0.5000, 0.0000],
+                [1.5000, 1.0000, 0.5000]])
     """
 
     places = ("score",)

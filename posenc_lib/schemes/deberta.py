@@ -32,6 +32,9 @@ def bucket_index(i: Tensor | int, j: Tensor | int, k: int) -> Tensor:
         ValueError: if ``k`` is not a positive integer.
         TypeError: if positions are not integers.
     Source: He et al. 2020 (arXiv:2006.03654), equation 3.
+    Example:
+        >>> bucket_index(torch.arange(5), 2, k=2)
+        tensor([0, 1, 2, 3, 3])
     """
     i, j = (validate.integers(name, torch.as_tensor(x)) for name, x in (("i", i), ("j", j)))
     k = validate.integer("k", k, at_least=1)
@@ -51,6 +54,9 @@ def log_bucket(relative: Tensor, buckets: int, max_position: int) -> Tensor:
         ValueError: if ``buckets`` is odd or not positive, or ``max_position`` is too small.
         TypeError: if ``relative`` does not hold integers.
     Source: the published implementation of DeBERTa v2 (He et al. 2021, arXiv:2111.09543).
+    Example:
+        >>> log_bucket(torch.tensor([-2, 4, 8, 16, 32]), buckets=8, max_position=33)
+        tensor([-2,  4,  5,  6,  7])
     """
     relative = validate.integers("relative", relative).long()
     exact = validate.integer("buckets", buckets, at_least=2, even=True) // 2
@@ -72,6 +78,11 @@ class Deberta(PositionScheme):
             ``max_relative_positions`` into so many logarithmic buckets, as version 2 does, and takes the place of k.
     Raises:
         ValueError: a number that is not positive, or numbers that ``log_bucket`` refuses.
+    Example:
+        >>> Deberta(2, 4, max_relative_positions=3).table.shape
+        torch.Size([6, 8])
+        >>> Deberta(2, 4, max_relative_positions=33, position_buckets=8).table.shape
+        torch.Size([16, 8])
     """
 
     places = ("score",)

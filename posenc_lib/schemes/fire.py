@@ -34,6 +34,10 @@ def relative_progress(query_positions: Tensor, key_positions: Tensor, c: Tensor,
         ValueError: shapes that do not fit.
         TypeError: positions that are not integers, parameters that are no floating-point tensors.
     Source: Li et al. 2023 (arXiv:2310.04418), the argument of f.
+    Example:
+        >>> one = torch.tensor(1.0)
+        >>> relative_progress(torch.tensor([3]), torch.arange(4), c=one, threshold=one)
+        tensor([[1.0000, 0.7925, 0.5000, 0.0000]], dtype=torch.float64)
     """
     i = validate.positions("query_positions", query_positions)
     j = validate.positions("key_positions", key_positions)
@@ -61,6 +65,9 @@ class Fire(PositionScheme):
         threshold: initial L, positive.
     Raises:
         ValueError: a number that is not positive.
+    Example:
+        >>> Fire(2).per_pair(torch.arange(3), torch.arange(5)).shape
+        torch.Size([2, 3, 5])
     """
 
     places = ("score",)

@@ -35,6 +35,10 @@ def forgetting(log_gates: Tensor, query_positions: Tensor, key_positions: Tensor
         ValueError: shapes that do not fit.
         TypeError: gates that are no floating-point numbers, positions that are no integers.
     Source: Lin et al. 2025 (arXiv:2503.02130), equation 6.
+    Example:
+        >>> gates = torch.tensor([[[0.9, 0.5, 0.1]]])
+        >>> forgetting(gates.log(), torch.tensor([2]), torch.arange(3)).exp()
+        tensor([[[[0.0500, 0.1000, 1.0000]]]])
     """
     validate.floating("log_gates", validate.tensor("log_gates", log_gates, shape="(B, H, Lk)"))
     i = validate.positions("query_positions", query_positions).long()
@@ -56,6 +60,11 @@ class Fox(PositionScheme):
         num_heads: H.
     Raises:
         ValueError: a number that is not positive.
+    Example:
+        >>> from posenc_lib import attend
+        >>> x, q = torch.randn(1, 3, 8), torch.randn(1, 2, 3, 4)
+        >>> attend(q, q, q, Fox(8, num_heads=2), causal=True, x=x).shape
+        torch.Size([1, 2, 3, 4])
     """
 
     places = ("score",)

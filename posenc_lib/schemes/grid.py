@@ -31,6 +31,12 @@ def grid_coordinates(height: int, width: int) -> Tensor:
         (height * width, 2) int64; patch number p stands at row p // width and column p % width.
     Raises:
         ValueError: if a number is not a positive integer.
+    Example:
+        >>> grid_coordinates(2, 2)
+        tensor([[0, 0],
+                [0, 1],
+                [1, 0],
+                [1, 1]])
     """
     rows, columns = (
         torch.arange(validate.integer(name, n, at_least=1)) for name, n in (("height", height), ("width", width))
@@ -52,6 +58,9 @@ def section_angles(coordinates: Tensor, inv_freq: Tensor, sections: Sequence[int
         ValueError: shapes that do not fit, sections that do not add up to the number of pairs.
         TypeError: coordinates that are no numbers, sections that are no sequence.
     Source: Wang et al. 2024 (arXiv:2409.12191), section 2.1; the sections: its published configuration.
+    Example:
+        >>> section_angles(torch.tensor([[10, 1]]), torch.tensor([1.0, 0.5]), sections=(1, 1))
+        tensor([[10.0000,  0.5000]], dtype=torch.float64)
     """
     n = _number_of("coordinates", coordinates)
     validate.floating("inv_freq", validate.tensor("inv_freq", inv_freq, shape="(d/2,)"))
@@ -82,6 +91,9 @@ def axial_angles(coordinates: Tensor, head_dim: int, base: float = 10_000.0) -> 
     Raises:
         ValueError: shapes that do not fit, a width that the coordinates cannot share, a base that is not positive.
         TypeError: coordinates that are no numbers.
+    Example:
+        >>> axial_angles(torch.tensor([[3, 5]]), head_dim=8, base=100.0)
+        tensor([[3.0000, 0.3000, 5.0000, 0.5000]], dtype=torch.float64)
     """
     n = _number_of("coordinates", coordinates)
     if validate.width("head_dim", head_dim) % (2 * n):
@@ -103,6 +115,10 @@ def fourier_features(coordinates: Tensor, B: Tensor) -> Tensor:
         ValueError: shapes that do not fit.
         TypeError: an argument that is no floating-point tensor.
     Source: Tancik et al. 2020 (arXiv:2006.10739), section 4; B drawn from a normal distribution, section 6.
+    Example:
+        >>> fourier_features(torch.tensor([[0.0], [0.125]]), B=torch.tensor([[1.0]]))
+        tensor([[1.0000, 0.0000],
+                [0.7071, 0.7071]])
     """
     if not isinstance(coordinates, Tensor):
         raise TypeError(f"coordinates must be a tensor (..., n), got {type(coordinates).__name__}")
@@ -141,6 +157,9 @@ class MRope(Rotary):
         sections: how many pairs turn with each coordinate; their sum is d/2.
         base, layout: see :class:`Rotary`.
     Source: Wang et al. 2024 (arXiv:2409.12191), section 2.1.
+    Example:
+        >>> MRope(8, sections=(2, 1, 1)).angles(torch.tensor([[5, 6, 7]]))
+        tensor([[5.0000, 0.5000, 0.0600, 0.0070]], dtype=torch.float64)
     """
 
     variants = {"half": {"layout": "half"}}
@@ -165,6 +184,11 @@ class AxialRotary(Rotary):
         head_dim: width d of a head, a multiple of twice ``num_axes``.
         num_axes: n, the number of coordinates.
         base, layout: see :class:`Rotary`.
+    Example:
+        >>> AxialRotary(8)
+        AxialRotary(head_dim=8, num_axes=2, base=10000, layout='interleaved')
+        >>> AxialRotary(8).angles(torch.tensor([[3, 5]]))
+        tensor([[3.0000, 0.0300, 5.0000, 0.0500]], dtype=torch.float64)
     """
 
     variants = {"three axes": {"num_axes": 3, "head_dim": 24}, "half": {"layout": "half"}}

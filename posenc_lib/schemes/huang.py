@@ -34,6 +34,11 @@ def method_scores(q: Tensor, k: Tensor, a: Tensor, method: int) -> Tensor:
         ValueError: an unknown method, or shapes that do not fit.
         TypeError: an argument that is no tensor of floating-point numbers.
     Source: Z. Huang et al. 2020 (arXiv:2009.13658), section 3.
+    Example:
+        >>> q, a = torch.ones(1, 1, 2, 4), torch.tensor([[1.0, 0.5], [0.5, 1.0]])
+        >>> method_scores(q, q, a, method=1)
+        tensor([[[[2., 1.],
+                  [1., 2.]]]])
     """
     validate.choice("method", method, METHODS)
     for name, x, shape in (("q", q, "(B, H, Lq, d)"), ("k", k, "(B, H, Lk, d)")):
@@ -65,6 +70,11 @@ class Huang(PositionScheme):
         method: 1, 2, 3 or 4.
     Raises:
         ValueError: a number that is not positive, or an unknown method.
+    Example:
+        >>> Huang(4, max_length=8).table.shape
+        torch.Size([15, 4])
+        >>> Huang(4, max_length=8, method=1).table.shape
+        torch.Size([8])
     """
 
     places = ("score",)

@@ -33,6 +33,9 @@ def log_bias(relative_position: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
         ValueError: shapes that do not fit.
         TypeError: relative positions that are not integers, parameters that are no floating-point tensors.
     Source: Chi et al. 2022 (arXiv:2205.09921), the logarithmic variant.
+    Example:
+        >>> log_bias(torch.tensor([-3, 1]), r1=torch.tensor([1.0]), r2=torch.tensor([1.0]))
+        tensor([[-1.3863, -0.6931]], dtype=torch.float64)
     """
     distance, r1, r2 = _columns(relative_position, r1, r2)
     return -r1 * torch.log1p(r2 * distance)
@@ -51,6 +54,9 @@ def power_bias(relative_position: Tensor, r1: Tensor, r2: Tensor) -> Tensor:
         ValueError: shapes that do not fit.
         TypeError: relative positions that are not integers, parameters that are no floating-point tensors.
     Source: Chi et al. 2022 (arXiv:2205.09921), the power variant.
+    Example:
+        >>> power_bias(torch.tensor([-3, 1]), r1=torch.tensor([1.0]), r2=torch.tensor([2.0]))
+        tensor([[-9., -1.]], dtype=torch.float64)
     """
     distance, r1, r2 = _columns(relative_position, r1, r2)
     return -r1 * distance**r2
@@ -78,6 +84,12 @@ class Kerple(DistanceBias):
         kernel: ``"log"`` or ``"power"``.
     Raises:
         ValueError: a number of heads that is not positive, an unknown kernel.
+    Example:
+        >>> scheme = Kerple(2)
+        >>> scheme.distance_bias(torch.arange(-3, 1)).shape
+        torch.Size([2, 4])
+        >>> (scheme.r1 > 0).all()
+        tensor(True)
     """
 
     variants = {"power": {"kernel": "power"}}

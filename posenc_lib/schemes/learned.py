@@ -27,6 +27,9 @@ def positions_without_padding(is_padding: Tensor) -> Tensor:
         TypeError: if ``is_padding`` is not bool.
         ValueError: if it has not two axes.
     Source: fairseq's ``make_positions``, used by RoBERTa (arXiv:1907.11692) and OPT (arXiv:2205.01068).
+    Example:
+        >>> positions_without_padding(torch.tensor([[True, True, False, False, False]]))
+        tensor([[0, 0, 0, 1, 2]])
     """
     validate.tensor("is_padding", is_padding, shape="(B, L)")
     if is_padding.dtype != torch.bool:
@@ -40,6 +43,10 @@ class Learned(PositionScheme):
     Args:
         dim: width D of the input.
         max_length: number of rows; positions 0..max_length-1 are possible.
+    Example:
+        >>> scheme = Learned(4, max_length=8)
+        >>> torch.equal(scheme.embed(torch.zeros(1, 3, 4), torch.arange(3))[0], scheme.table[:3])
+        True
     """
 
     places = ("input",)

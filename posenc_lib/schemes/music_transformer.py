@@ -29,6 +29,11 @@ def skew(logits: Tensor) -> Tensor:
         ValueError: if the last two axes differ.
         TypeError: if ``logits`` is no tensor.
     Source: C.-Z. A. Huang et al. 2018 (arXiv:1809.04281), section 3.4.
+    Example:
+        >>> skew(torch.tensor([[9.0, 9.0, 1.0], [9.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+        tensor([[1., 0., 9.],
+                [2., 3., 0.],
+                [4., 5., 6.]])
     """
     if not isinstance(logits, Tensor):
         raise TypeError(f"logits must be a tensor (..., L, L), got {type(logits).__name__}")
@@ -49,6 +54,11 @@ class MusicTransformer(PositionScheme):
             heads if None.
     Raises:
         ValueError: a number that is too small or not whole.
+    Example:
+        >>> MusicTransformer(4, max_length=8).table.shape
+        torch.Size([8, 4])
+        >>> MusicTransformer(4, max_length=8, num_heads=2).table.shape
+        torch.Size([2, 8, 4])
     """
 
     places = ("score",)

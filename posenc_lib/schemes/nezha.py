@@ -27,6 +27,11 @@ class Nezha(PositionScheme):
         clip: largest distance with a row of its own; it may be as large as the longest text.
     Raises:
         ValueError: an odd width, a negative clip.
+    Example:
+        >>> Nezha(2, clip=1).key_table
+        tensor([[-0.8415,  0.5403],
+                [ 0.0000,  1.0000],
+                [ 0.8415,  0.5403]], dtype=torch.float64)
     """
 
     places = ("score", "value")

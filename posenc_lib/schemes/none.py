@@ -11,6 +11,15 @@ from posenc_lib.scheme import PositionScheme
 
 
 class NoPosition(PositionScheme):
-    """Attention that is not told where its tokens are."""
+    """Attention that is not told where its tokens are.
+
+    Example:
+        >>> from posenc_lib import scores
+        >>> same = torch.ones(1, 1, 3, 4)
+        >>> scores(same, same, NoPosition())
+        tensor([[[[2., 2., 2.],
+                  [2., 2., 2.],
+                  [2., 2., 2.]]]])
+    """
 
     places = ()

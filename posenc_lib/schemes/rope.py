@@ -37,6 +37,11 @@ def angles(positions: Tensor, inv_freq: Tensor) -> Tensor:
         ValueError: shapes that do not fit.
         TypeError: positions that are not integers, frequencies that are no floating-point tensor.
     Source: Su et al. 2021 (arXiv:2104.09864), equation 15.
+    Example:
+        >>> angles(torch.arange(3), torch.tensor([1.0, 0.1]))
+        tensor([[0.0000, 0.0000],
+                [1.0000, 0.1000],
+                [2.0000, 0.2000]], dtype=torch.float64)
     """
     validate.positions("positions", positions)
     validate.floating("inv_freq", validate.tensor("inv_freq", inv_freq, shape="(d/2,)"))
@@ -44,7 +49,12 @@ def angles(positions: Tensor, inv_freq: Tensor) -> Tensor:
 
 
 def cos_sin(angles: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of angles (..., L, d/2), in their dtype."""
+    """Cosines and sines of angles (..., L, d/2), in their dtype.
+
+    Example:
+        >>> cos_sin(torch.tensor([[0.0, 1.0]]))
+        (tensor([[1.0000, 0.5403]]), tensor([[0.0000, 0.8415]]))
+    """
     return angles.cos(), angles.sin()
 
 
@@ -62,6 +72,9 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str = "interleaved") -> Te
         ValueError: shapes that do not fit, an unknown layout.
         TypeError: an argument that is no floating-point tensor.
     Source: Su et al. 2021 (arXiv:2104.09864), equation 34.
+    Example:
+        >>> turn(torch.tensor([[1.0, 2.0]]), cos=torch.tensor([[0.0]]), sin=torch.tensor([[1.0]]))  # a quarter
+        tensor([[-2.,  1.]])
     """
     validate.choice("layout", layout, LAYOUTS)
     for name, value in (("x", x), ("cos", cos), ("sin", sin)):
@@ -97,6 +110,11 @@ def rotate(x: Tensor, positions: Tensor, inv_freq: Tensor, layout: str = "interl
         ValueError: shapes that do not fit, an unknown layout.
         TypeError: x that is no floating-point tensor, positions that are not integers.
     Source: Su et al. 2021 (arXiv:2104.09864), equation 34.
+    Example:
+        >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+        >>> rotate(x, torch.arange(2), inv_freq=torch.tensor([1.0]))
+        tensor([[1.0000, 0.0000],
+                [0.5403, 0.8415]])
     """
     validate.vectors("x", x)
     validate.positions("positions", positions, length=x.shape[-2])
@@ -115,6 +133,9 @@ def rotate_by(x: Tensor, angles: Tensor, layout: str = "interleaved") -> Tensor:
     Raises:
         ValueError: shapes that do not fit, an unknown layout.
         TypeError: x or angles that is no floating-point tensor.
+    Example:
+        >>> rotate_by(torch.tensor([[1.0, 0.0]]), angles=torch.tensor([[1.0]]))
+        tensor([[0.5403, 0.8415]])
     """
     return turn(x, *cos_sin(validate.vectors("angles", angles)), layout)
 
@@ -130,6 +151,10 @@ def rotation_matrix(position: float, inv_freq: Tensor) -> Tensor:
     Raises:
         ValueError: if ``position`` is not finite or ``inv_freq`` is not one-dimensional.
     Source: Su et al. 2021 (arXiv:2104.09864), equation 15.
+    Example:
+        >>> rotation_matrix(1, inv_freq=torch.tensor([1.0]))
+        tensor([[ 0.5403, -0.8415],
+                [ 0.8415,  0.5403]], dtype=torch.float64)
     """
     validate.floating("inv_freq", validate.tensor("inv_freq", inv_freq, shape="(d/2,)"))
     c, s = cos_sin(validate.real("position", position) * inv_freq.to(torch.float64))
@@ -148,6 +173,9 @@ def layout_permutation(head_dim: int) -> Tensor:
         (head_dim,) int64, a permutation of 0..head_dim-1.
     Raises:
         ValueError: if ``head_dim`` is odd or not positive.
+    Example:
+        >>> layout_permutation(6)
+        tensor([0, 2, 4, 1, 3, 5])
     """
     return torch.arange(validate.width("head_dim", head_dim)).view(-1, 2).T.flatten()
 
@@ -164,6 +192,15 @@ class Rotary(PositionScheme):
         rope_scaling: for a longer context than that of the training: a mapping as in a model's configuration, see
             :func:`posenc_lib.schemes.context_extension.rescale`, or the frequencies themselves, which then take the
             place of those of ``base``.
+    Example:
+        >>> from posenc_lib import scores
+        >>> q = torch.ones(1, 1, 3, 2)
+        >>> scores(q, q, Rotary(2))  # sqrt(2) cos(j - i)
+        tensor([[[[ 1.4142,  0.7641, -0.5885],
+                  [ 0.7641,  1.4142,  0.7641],
+                  [-0.5885,  0.7641,  1.4142]]]])
+        >>> Rotary(4)
+        Rotary(head_dim=4, base=10000, layout='interleaved', rotary_fraction=1, rope_scaling=None)
     """
 
     places = ("query and key",)

@@ -29,6 +29,9 @@ def clipped_index(relative_position: Tensor, clip: int) -> Tensor:
         ValueError: if ``clip`` is negative or not an integer.
         TypeError: if ``relative_position`` holds no integers.
     Source: Shaw et al. 2018 (arXiv:1803.02155), section 3.2.
+    Example:
+        >>> clipped_index(torch.arange(-3, 4), clip=2)
+        tensor([0, 0, 1, 2, 3, 4, 4])
     """
     validate.integers("relative_position", relative_position)
     return relative_position.to(torch.int64).clamp(-validate.integer("clip", clip, at_least=0), clip) + clip
@@ -43,6 +46,11 @@ class Shaw(PositionScheme):
         num_heads: give each of so many heads its own tables (num_heads, 2*clip+1, d); shared by the heads if None.
     Raises:
         ValueError: a number that is too small or not whole.
+    Example:
+        >>> Shaw(4, clip=2).key_table.shape
+        torch.Size([5, 4])
+        >>> Shaw(4, clip=2, num_heads=3).value_table.shape
+        torch.Size([3, 5, 4])
     """
 
     places = ("score", "value")

@@ -27,6 +27,9 @@ def frequencies(dim: int, base: float = 10_000.0) -> Tensor:
     Raises:
         ValueError: if ``dim`` is odd or not positive, or ``base`` is not positive.
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.5.
+    Example:
+        >>> frequencies(4, base=100.0)
+        tensor([1.0000, 0.1000], dtype=torch.float64)
     """
     validate.width("dim", dim)
     validate.real("base", base, above=0)
@@ -47,6 +50,10 @@ def encode(positions: Tensor, dim: int, base: float = 10_000.0) -> Tensor:
         ValueError: if ``dim`` or ``base`` is refused by :func:`frequencies`, or ``positions`` is a single number.
         TypeError: if ``positions`` does not hold integers.
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.5.
+    Example:
+        >>> encode(torch.arange(2), 2)
+        tensor([[0.0000, 1.0000],
+                [0.8415, 0.5403]], dtype=torch.float64)
     """
     validate.positions("positions", positions)
     theta = frequencies(dim, base).to(positions.device)
@@ -66,6 +73,10 @@ def shift_matrix(offset: float, dim: int, base: float = 10_000.0) -> Tensor:
     Raises:
         ValueError: if ``offset`` is not finite, or ``dim`` or ``base`` is refused by :func:`frequencies`.
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.5; proof in notebook 01.
+    Example:
+        >>> shift_matrix(1, 2)
+        tensor([[ 0.5403,  0.8415],
+                [-0.8415,  0.5403]], dtype=torch.float64)
     """
     angles = validate.real("offset", offset) * frequencies(dim, base)
     c, s = angles.cos(), angles.sin()
@@ -78,6 +89,10 @@ class Sinusoidal(PositionScheme):
     Args:
         dim: width D of the input, even.
         base: see :func:`frequencies`.
+    Example:
+        >>> Sinusoidal(2).embed(torch.zeros(1, 2, 2), torch.arange(2))
+        tensor([[[0.0000, 1.0000],
+                 [0.8415, 0.5403]]])
     """
 
     places = ("input",)

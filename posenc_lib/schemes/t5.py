@@ -39,6 +39,9 @@ def relative_position_bucket(
         ValueError: numbers of buckets or distances that leave no room for one another.
         TypeError: if ``relative_position`` holds no integers.
     Source: Raffel et al. 2019 (arXiv:1910.10683), section 2.1; the formula is in the published implementation only.
+    Example:
+        >>> relative_position_bucket(torch.tensor([0, -1, -7, -8, -128, -999, 1, 999]))
+        tensor([ 0,  1,  7,  8, 15, 15, 17, 31])
     """
     validate.integers("relative_position", relative_position)
     validate.integer("num_buckets", num_buckets, at_least=4 if bidirectional else 2, even=True)
@@ -64,6 +67,12 @@ class T5Bias(DistanceBias):
     Args:
         num_heads: H.
         bidirectional, num_buckets, max_distance: see :func:`relative_position_bucket`.
+    Example:
+        >>> scheme = T5Bias(2)
+        >>> scheme.weight.shape
+        torch.Size([32, 2])
+        >>> scheme.scale(64)
+        1.0
     """
 
     variants = {"causal": {"bidirectional": False}}

@@ -27,6 +27,11 @@ class Tener(PositionScheme):
     Args:
         num_heads: H.
         head_dim: width d of a head, even.
+    Example:
+        >>> from posenc_lib import scores
+        >>> q = torch.zeros(1, 2, 3, 4)
+        >>> scores(q, q, Tener(2, head_dim=4)).shape
+        torch.Size([1, 2, 3, 3])
     """
 
     places = ("score",)

@@ -31,6 +31,10 @@ def relative_shift(logits: Tensor) -> Tensor:
         ValueError: if there are more rows than columns.
         TypeError: if ``logits`` is no tensor.
     Source: Dai et al. 2019 (arXiv:1901.02860), appendix B.
+    Example:
+        >>> relative_shift(torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+        tensor([[2., 3., 0.],
+                [4., 5., 6.]])
     """
     if not isinstance(logits, Tensor):
         raise TypeError(f"logits must be a tensor (..., Lq, Lr), got {type(logits).__name__}")
@@ -59,6 +63,11 @@ def score_terms(
         ValueError: shapes that do not fit, such as r, u or v for another number of heads than q.
         TypeError: an argument that is no tensor, an index that holds no integers.
     Source: Dai et al. 2019 (arXiv:1901.02860), section 3.3.
+    Example:
+        >>> q, r, u = torch.ones(1, 1, 2, 4), torch.ones(1, 3, 4), torch.ones(1, 4)
+        >>> index = torch.tensor([[1, 0], [2, 1]])
+        >>> [tuple(term.shape) for term in score_terms(q, q, r, u, u, index)]
+        [(1, 1, 2, 2), (1, 1, 2, 2), (1, 1, 1, 2), (1, 1, 2, 2)]
     """
     heads, head_dim = validate.tensor("q", q, shape="(B, H, L, d)").shape[1::2]
     validate.tensor("k", k, shape="(B, H, L, d)")
@@ -80,6 +89,11 @@ class TransformerXL(PositionScheme):
     Args:
         num_heads: H.
         head_dim: width d of a head; H * d, the width of the sinusoid, must be even.
+    Example:
+        >>> from posenc_lib import scores
+        >>> q, k = torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 5, 4)  # two keys are those of a memory
+        >>> scores(q, k, TransformerXL(2, head_dim=4)).shape
+        torch.Size([1, 2, 3, 5])
     """
 
     places = ("score",)

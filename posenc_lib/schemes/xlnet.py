@@ -33,6 +33,11 @@ def permutation_mask(order: Tensor, include_self: bool = False) -> Tensor:
         ValueError: if ``order`` is no permutation.
         TypeError: if ``order`` holds no integers, or ``include_self`` is no bool.
     Source: Yang et al. 2019 (arXiv:1906.08237), section 2.3.
+    Example:
+        >>> permutation_mask(torch.tensor([2, 0, 1])).int()  # the token at place 2 comes first
+        tensor([[0, 0, 1],
+                [1, 0, 1],
+                [0, 0, 0]], dtype=torch.int32)
     """
     validate.vector("order", order)
     if not isinstance(include_self, bool):
@@ -49,6 +54,10 @@ class XLNet(TransformerXL):
     Args:
         num_heads: H.
         head_dim: width d of a head; H * d, the width of the sinusoid, must be even.
+    Example:
+        >>> q, segments = torch.zeros(1, 2, 3, 4), torch.tensor([0, 0, 1])
+        >>> XLNet(2, head_dim=4).segment_bias(q, segments, segments).shape
+        torch.Size([1, 2, 3, 3])
     """
 
     def __init__(self, num_heads: int, head_dim: int):

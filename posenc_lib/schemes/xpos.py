@@ -32,6 +32,9 @@ def decay(head_dim: int, gamma: float = 0.4) -> Tensor:
     Raises:
         ValueError: if ``head_dim`` is odd or not positive, or ``gamma`` is not positive.
     Source: Sun et al. 2022 (arXiv:2212.10554), algorithm 1.
+    Example:
+        >>> decay(4)
+        tensor([0.2857, 0.6429], dtype=torch.float64)
     """
     t = torch.arange(validate.width("head_dim", head_dim) // 2, dtype=torch.float64)
     return (2 * t / head_dim + validate.real("gamma", gamma, above=0)) / (1 + gamma)
@@ -44,6 +47,11 @@ class XPos(Rotary):
         head_dim, base, layout: see :class:`Rotary`.
         scale_base: positions over which the score of pair t falls to zeta_t; positive.
         center: position at which both factors are 1; the same for queries and keys, or for a cache and its reader.
+    Example:
+        >>> from posenc_lib import Rotary, scores
+        >>> q, i, j = torch.ones(1, 1, 1, 2), torch.tensor([512]), torch.tensor([0])
+        >>> scores(q, q, XPos(2), i, j) / scores(q, q, Rotary(2), i, j)  # zeta_0
+        tensor([[[[0.2857]]]])
     """
 
     variants = {"half": {"layout": "half"}}

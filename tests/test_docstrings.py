@@ -1,0 +1,119 @@
+"""Every public name is shown at work in its docstring, and the examples print what they say."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+import tokenize
+from pathlib import Path
+
+import pytest
+import torch
+
+import posenc_lib
+from posenc_lib import attention, lab, relative, scheme, schemes
+
+ROOT = Path(posenc_lib.__file__).parent
+FINDER, PARSER = doctest.DocTestFinder(recurse=False), doctest.DocTestParser()
+
+
+def public() -> dict[str, object]:
+    """Functions and classes for others to use, by the place where they are written."""
+    modules = [attention, relative, scheme]
+    modules += [importlib.import_module(f"{schemes.__name__}.{m.name}") for m in pkgutil.iter_modules(schemes.__path__)]
+    found = [getattr(posenc_lib, name) for name in posenc_lib.HOMES]
+    found += [getattr(lab, name) for name in lab.__all__]
+    for module in modules:
+        found += [value for name, value in vars(module).items() if not name.startswith("_")]
+    return {
+        f"{value.__module__.removeprefix('posenc_lib.')}.{value.__name__}": value
+        for value in found
+        if (inspect.isclass(value) or inspect.isfunction(value)) and value.__module__.startswith("posenc_lib.")
+    }
+
+
+PUBLIC = public()
+
+
+def complaints(name: str, value: object) -> list[str]:
+    """What is wrong with the example of one name: that there is none, or what it printed instead."""
+    if not re.search(r"^Example:\n    >>> .*(\n    .*)*\Z", inspect.getdoc(value) or "", re.MULTILINE):
+        return [f"{name} does not end with a section Example"]
+    said: list[str] = []
+    for seed in (1, 2):  # no result may hang on chance
+        torch.manual_seed(seed)
+        names = {"torch": torch, value.__name__: value}  # everything else is imported in the example
+        for test in FINDER.find(value, name, module=False, globs=names):
+            doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+    return said
+
+
+def test_public_names_are_found():
+    assert {"attention.attend", "schemes.rope.Rotary", "schemes.rope.turn", "relative.distinct"} <= set(PUBLIC)
+    assert {"lab.training.train", "lab.model.TinyTransformer", "scheme.DistanceBias"} <= set(PUBLIC)
+    assert len(PUBLIC) > len(posenc_lib.HOMES) + 50
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_example(name):
+    assert complaints(name, PUBLIC[name]) == []
+
+
+def test_an_example_that_is_missing_or_wrong_is_noticed():
+    def without(x):
+        """x."""
+
+    def wrong(x):
+        """x.
+
+        Example:
+            >>> wrong(1)
+            2
+        """
+        return x
+
+    def random():
+        """A number, and not always the same.
+
+        Example:
+            >>> int(10 * random())
+            7
+        """
+        return torch.rand(()).item()
+
+    def foreign(x):
+        """x.
+
+        Example:
+            >>> relative.distinct(torch.zeros(0))
+        """
+
+    def early(x):
+        """x.
+
+        Example:
+            >>> early(1)
+            1
+        Source: none.
+        """
+        return x
+
+    for function in (without, early):
+        assert complaints("f", function) == ["f does not end with a section Example"]
+    assert "Expected:\n    2\nGot:\n    1" in complaints("wrong", wrong)[0]
+    assert len(complaints("random", random)) == 1
+    assert "NameError: name 'relative' is not defined" in complaints("foreign", foreign)[0]
+
+
+def test_no_example_is_left_out():
+    written = {}
+    for path in ROOT.rglob("*.py"):
+        with tokenize.open(path) as file:
+            written[path.relative_to(ROOT).as_posix()] = len(re.findall(r"^ *>>> ", file.read(), re.MULTILINE))
+    run = dict.fromkeys(written, 0)
+    for value in PUBLIC.values():
+        run[value.__module__.removeprefix("posenc_lib.").replace(".", "/") + ".py"] += len(
+            PARSER.get_examples(value.__doc__)
+        )
+    assert run == written
