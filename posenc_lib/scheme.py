@@ -47,10 +47,10 @@ class PositionScheme(nn.Module):
 
     Attributes:
         places: the places that the scheme uses; attention does not ask it about any other.
+        relative: a promise that scores do not change when all positions grow by the same number.
         by_distance: whether all that it adds to a score is ``distance_bias``, see :class:`DistanceBias`.
         num_axes: coordinates of a position; None for a plain number.
         variants: settings other than the defaults that are worth a test, by name.
-    """
     Example:
         >>> from posenc_lib import scores
         >>> class Nearer(PositionScheme):
@@ -62,8 +62,10 @@ class PositionScheme(nn.Module):
         tensor([[[[ 0., -1., -2.],
                   [-1.,  0., -1.],
                   [-2., -1.,  0.]]]])
+    """
 
     places: ClassVar[tuple[Place, ...]] = PLACES
+    relative: ClassVar[bool] = False
     by_distance: ClassVar[bool] = False
     num_axes: int | None = None
     variants: ClassVar[dict[str, dict[str, Any]]] = {}
@@ -171,8 +173,6 @@ class DistanceBias(PositionScheme):
     """A scheme that adds to a score a number of each head, which depends on j - i only.
 
     It needs one number per distance, not one per pair: attention over contiguous positions reads them through a view.
-    """
-
 
     Example:
         >>> from posenc_lib import scores
@@ -184,8 +184,10 @@ class DistanceBias(PositionScheme):
         tensor([[[[ 0., -1., -2.],
                   [-1.,  0., -1.],
                   [-2., -1.,  0.]]]])
+    """
+
     places = ("score",)
-    by_distance = True
+    relative = by_distance = True
 
     def distance_bias(self, relative_position: Tensor) -> Tensor:
         """(H, R) for the relative positions (R,)."""
