@@ -31,16 +31,20 @@ TRAINING = "(training)"
 
 
 class Plain:
-    """What ``Tests`` asks of a kernel: the submission's names, from a dictionary; results may be disguised."""
+    """What ``Tests`` asks of a kernel, from a dictionary, through the wire; results of functions may be disguised."""
 
-    def __init__(self, namespace, disguise=None):
+    def __init__(self, namespace, disguise=lambda result: result):
         self.namespace, self.disguise, self.notes = namespace, disguise, []
 
     def look_up(self, name):
         value = self.namespace[name]
-        if self.disguise is None or not callable(value):
-            return value
-        return lambda *given, **named: self.disguise(value(*given, **named))
+        if not callable(value):
+            return through_the_wire(value)
+        return lambda *given, **named: through_the_wire(self.disguise(value(*given, **named)))
+
+
+def through_the_wire(value):
+    return wire.unpack(json.loads(wire.answer(value))["value"])
 
 
 class Question:
@@ -74,9 +78,9 @@ class Question:
         _, submitted = self.run_and_look(number=number)
         return str({name: getattr(submitted[name], "__name__", submitted[name]) for name in sorted(self.asked)})
 
-    def run_and_look(self, *sources, number=None, disguise=None, instead=""):
+    def run_and_look(self, *sources, number=None, instead="", **how):
         submitted = dict(self.submitted)
-        tests = submission.Tests(Plain(submitted, disguise))
+        tests = submission.Tests(Plain(submitted, **how))
         tests.namespace, tests.made = dict(self.namespace), set(self.made)
         if number is not None:
             submitted["STUDENT"] = number
@@ -289,14 +293,10 @@ ANSWERS = [
 ]
 
 
-def through_the_wire(result):
-    return wire.unpack(json.loads(json.dumps(wire.pack(result))))
-
-
 @pytest.mark.parametrize(("name", "test", "mistake", "answer"), ANSWERS, ids=[f"{a[0]}-{a[1]}" for a in ANSWERS])
 def test_other_right_answers_earn_the_points_and_likely_wrong_ones_are_named(name, test, mistake, answer):
     [question] = [question for question in read(name).questions if question.name == test]
-    [error] = question.run(question.source, instead=answer, disguise=through_the_wire)
+    [error] = question.run(question.source, instead=answer)
     assert mistake in error if mistake else not error
 
 
