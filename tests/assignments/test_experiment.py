@@ -11,6 +11,8 @@ import pytest
 import release
 from submission import Tests, identity
 
+pytestmark = pytest.mark.xdist_group("experiment")  # trained once
+
 NUMBERS = range(1, 10_001)
 
 

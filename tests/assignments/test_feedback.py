@@ -27,6 +27,8 @@ from feedback import clean_html, course_config, from_markdown, plain, shown
 from labels import labelled
 from release import release, secrets
 
+pytestmark = pytest.mark.xdist_group("feedback")  # one classroom
+
 VECTORS = (Path(__file__).parent / "vectors.txt").read_text().split("\n---\n")
 PICTURE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
 

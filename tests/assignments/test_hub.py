@@ -19,6 +19,8 @@ from traitlets.config import PyFileConfigLoader
 
 from grade import HERE
 
+pytestmark = pytest.mark.xdist_group("hub")  # one hub
+
 MISSING = [name for name in ("jupyterhub", "psutil", "requests", "websocket") if find_spec(name) is None]
 if not MISSING:
     from hub import try_hub
