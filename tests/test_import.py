@@ -1,6 +1,7 @@
 """The arrows between the rooms run one way, and models and schemes need torch and nothing else."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -45,6 +46,7 @@ PACKAGES = {
     "lab": {"torch", "joblib", "tqdm"},
     "view": {"torch", "numpy", "matplotlib", "cycler", "ipywidgets", "traitlets", "anywidget", "IPython", "PIL"},
 }
+README = (ROOT.parent / "README.md").read_text(encoding="utf-8")
 COURSE = set().union(*PACKAGES.values()) - {"torch", "numpy"}
 
 
@@ -183,3 +185,19 @@ def test_type_checkers_see_the_same_names():
 
 def test_the_package_alone_does_not_load_torch():
     assert run("import sys, posenc_lib; print('torch' in sys.modules)").stdout == "False\n"
+
+
+def test_readme_shows_a_model_that_runs():
+    [program] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names: dict = {}
+    exec(program, names)
+    x, layers, scheme = (names[name] for name in ("x", "layers", "scheme"))
+    assert x.shape == (8, 100, 64)
+    same = torch.randn(1, 3, 64)[:, [0, 1, 2, 2]]
+    swapped = same[:, [1, 0, 2, 2]]
+    outputs = [layers[0](text, scheme.at(4, like=text))[:, -1] for text in (same, swapped)]
+    assert not torch.allclose(*outputs, atol=1e-4), "position must matter"
+
+
+def test_readme_names_the_version():
+    assert f"Version\n> {posenc_lib.__version__}, " in README
