@@ -1,4 +1,4 @@
-"""CoPE: loops over the formula, x_transformers, what open and shut gates give, masks, caches, gradients, refusals."""
+"""CoPE: loops over the formula, x_transformers, what open and shut gates give, what is counted, refusals."""
 
 import math
 from functools import partial
@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from x_transformers.x_transformers import CoPE as XCoPE
 
 from loops import POSITIONS, assert_formula, assert_formula_under_a_causal_mask, assert_refused, draw
-from posenc_lib.attention import attend, scores
+from posenc_lib.attention import attend, scores, weights
 from posenc_lib.lab import TinyTransformer
 from posenc_lib.schemes.cope import Cope, contextual_positions, count_gates, interpolate
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.shaw import Shaw
 
-TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6, torch.bfloat16: 0.1}
 PLAIN = NoPosition()
 
 
@@ -50,12 +49,11 @@ def loop_scores(q, k, query_positions, key_positions, table):
     return s
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("max_position", [1, 3, 30])
 @pytest.mark.parametrize("name", POSITIONS)
-def test_scores_and_outputs_are_those_of_the_formula(name, max_position, dtype):
-    scheme = make(5, max_position, dtype)
-    assert_formula(scheme, partial(loop_scores, table=scheme.table), 3, 5, POSITIONS[name], dtype, TOLERANCE)
+def test_scores_and_outputs_are_those_of_the_formula(name, max_position):
+    scheme = make(3, max_position)
+    assert_formula(scheme, partial(loop_scores, table=scheme.table), 2, 3, POSITIONS[name])
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -64,27 +62,14 @@ def test_outputs_under_a_causal_mask(padded):
     assert_formula_under_a_causal_mask(scheme, partial(loop_scores, table=scheme.table), 3, 6, padded)
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_at_either_end_changes_no_output(side):
-    scheme, (q, k, v) = make(4), draw(3, 1, 2, 9, 4)
-    real = slice(3, 9) if side == "left" else slice(0, 6)
-    padding = torch.ones(1, 9, dtype=torch.bool)
-    padding[:, real] = False
-    with torch.no_grad():
-        padded = attend(q, k, v, scheme, causal=True, key_padding_mask=padding)[:, :, real]
-        alone = attend(q[:, :, real], k[:, :, real], v[:, :, real], scheme, causal=True)
-    torch.testing.assert_close(padded, alone)
-
-
 def test_keys_hidden_by_a_mask_are_counted():
     scheme, (q, k) = make(4, 8), draw(2, 1, 1, 5, 4)
     hidden = torch.ones(5, 5, dtype=torch.bool).tril()
     hidden[:, 2] = False
-    v = torch.eye(5, dtype=torch.float64)[None, None, :, :4]  # the weights of the first four keys
     with torch.no_grad():
         s = loop_scores(q, k, torch.arange(5), torch.arange(5), scheme.table)
-        weights = s.masked_fill(~hidden, -math.inf).softmax(-1)
-        torch.testing.assert_close(attend(q, k, v, scheme, mask=hidden), weights[..., :4])
+        expected = s.masked_fill(~hidden, -math.inf).softmax(-1)
+        torch.testing.assert_close(weights(q, k, scheme, mask=hidden), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
@@ -105,7 +90,7 @@ def test_agrees_with_x_transformers(n_q, n_k, d, heads, largest, dtype):
     near = {"rtol": 0, "atol": {torch.float64: 1e-12, torch.float32: 2e-5}[dtype]}
     with torch.no_grad():
         logits = (q @ k.mT / d**0.5).masked_fill(later, -torch.finfo(dtype).max)
-        bias = scheme.score_bias(q, k, i, j) * d**0.5
+        bias = scheme.score_bias(q, k, scheme.per_pair(i, j)) * d**0.5
         torch.testing.assert_close(bias, theirs(q, logits), **near)
         if n_q < n_k or n_q > 1:  # theirs without a mask
             unmasked = theirs(q, q @ k.mT / d**0.5)
@@ -129,6 +114,16 @@ def test_open_gates_give_a_relative_position(n_q, n_k, start):
     p = contextual_positions(gates, j)[0, 0]
     torch.testing.assert_close(p[within], expected[within], rtol=0, atol=0)
     torch.testing.assert_close(p[~within], (n_k - torch.arange(n_k)).double().expand(n_q, n_k)[~within])
+
+
+def test_texts_of_a_batch_are_counted_at_their_own_positions():
+    q, k, table = draw(2, 2, 3, 4), draw(2, 2, 5, 4), draw(4, 4)
+    i, j = torch.tensor([[0, 4, 9], [3, -2, 40]]), torch.tensor([[0, 1, 2, 3, 4], [3, 0, 41, 3, -9]])
+    scheme = make(4, 3)
+    with torch.no_grad():
+        scheme.table.copy_(table)
+        expected = torch.cat([loop_scores(q[[b]], k[[b]], i[b], j[b], table) for b in range(2)])
+        torch.testing.assert_close(scores(q, k, scheme, i, j), expected)
 
 
 @given(st.lists(st.integers(-9, 9), min_size=1, max_size=12))
@@ -189,36 +184,19 @@ def test_derivative_by_the_position():
     assert p.grad.flatten().tolist() == [3.0, 3.0, -2.0, 5.0, 5.0, 0.0]
 
 
-def test_gradients_also_through_the_gates():
-    scheme, (q, k, v) = make(3, 2), draw(3, 1, 2, 5, 3)
-    q.requires_grad_(), k.requires_grad_()
-
-    def outputs(q, k, table):
-        scheme._parameters["table"] = table
-        return attend(q, k, v, scheme, causal=True), scores(q, k, scheme)
-
-    assert torch.autograd.gradcheck(outputs, (q, k, scheme.table))
-    bias = scheme.score_bias(q, k, torch.arange(5), torch.arange(5))
+def test_the_bias_reads_the_keys_through_the_gates_alone():
+    scheme, (q, k) = make(3, 2), draw(2, 1, 2, 5, 3)
+    k.requires_grad_()
+    bias = scheme.score_bias(q, k, scheme.per_pair(torch.arange(5), torch.arange(5)))
     (by_k,) = torch.autograd.grad(bias.sum(), k)
-    assert (by_k != 0).any()  # the bias reads the keys, through the gates alone
+    assert (by_k != 0).any()
 
 
-def test_one_table_is_learned():
+def test_a_new_table_learns_from_the_first_step_on():
     scheme = Cope(16)
-    assert {name: w.shape for name, w in scheme.named_parameters()} == {"table": (65, 16)}
     q, k, v = draw(3, 1, 2, 9, 16, dtype=torch.float32)
     attend(q, k, v, scheme, causal=True).square().sum().backward()
     assert (scheme.table.grad[:4].abs().sum(-1) > 0).all()
-
-
-@given(st.integers(1, 20), st.integers(0, 20), st.integers(-1000, 1000))
-def test_a_cache_and_a_shift_give_the_scores_of_the_whole_text(n_q, before, shift):
-    scheme, n_k = make(4, 6), n_q + before
-    q, k, p = draw(1, 2, n_k, 4), draw(1, 2, n_k, 4), torch.arange(n_q + before)
-    with torch.no_grad():
-        whole = scores(q, k, scheme)[:, :, before:]
-        torch.testing.assert_close(scores(q[:, :, before:], k, scheme), whole)
-        torch.testing.assert_close(scores(q[:, :, before:], k, scheme, p[before:] + shift, p + shift), whole)
 
 
 def test_keys_are_counted_not_distances():
@@ -236,7 +214,7 @@ def test_keys_are_counted_not_distances():
 def test_all_keys_after_the_query_share_row_0():
     scheme, (q, k) = make(4), draw(2, 1, 2, 6, 4)
     with torch.no_grad():
-        bias = scheme.score_bias(q, k, torch.arange(6), torch.arange(6))
+        bias = scheme.score_bias(q, k, scheme.per_pair(torch.arange(6), torch.arange(6)))
         row_0 = (q @ scheme.table[0] / 2)[..., None].expand(1, 2, 6, 6)
     later = torch.ones(6, 6, dtype=torch.bool).triu(1)
     torch.testing.assert_close(bias[..., later], row_0[..., later])
@@ -249,7 +227,6 @@ def test_counts_stay_exact_in_a_bfloat16_model():
     p = scheme.positions(q, k, torch.arange(300), torch.arange(300))
     assert p[0, 0, -1].tolist() == list(range(300, 0, -1))
     assert torch.ones(300, dtype=torch.bfloat16).cumsum(0).unique().numel() < 300
-    assert attend(q, k, k, scheme, causal=True).dtype == torch.bfloat16
 
 
 def test_in_a_model_trained_on_64_and_asked_about_256():
@@ -261,30 +238,13 @@ def test_in_a_model_trained_on_64_and_asked_about_256():
         torch.testing.assert_close(model(tokens)[:, :64], model(tokens[:, :64]), rtol=1e-4, atol=1e-5)
 
 
-def test_follows_the_device(device):
-    scheme, (q, k, v) = make(4), draw(3, 1, 2, 9, 4)
-    expected = attend(q, k, v, scheme, causal=True)
-    o = attend(q.to(device), k.to(device), v.to(device), scheme.to(device), causal=True)
-    assert o.device.type == device.type
-    torch.testing.assert_close(o.cpu(), expected)
-
-
-def test_repr_and_the_other_places():
-    scheme, x, p = Cope(6, 9), draw(1, 3, 4, 6), torch.arange(4)
-    assert repr(scheme) == "Cope(head_dim=6, max_position=9)"
-    assert scheme.scale(16) == 0.25
-    assert scheme.transform(x, p) is x
-    assert torch.equal(scheme.embed(x[0], p), x[0])
-    assert scheme.value_bias(x.softmax(-1), p, p) is None
-
-
 X, P = torch.zeros(1, 2, 3, 4), torch.arange(4)
 REFUSED = [
     (lambda: Cope(0), ValueError, ("head_dim", "at least 1", "0")),
     (lambda: Cope("4"), TypeError, ("head_dim", "'4'")),
     (lambda: Cope(4, 0), ValueError, ("max_position", "at least 1", "0")),
     (lambda: Cope(4, 2.5), ValueError, ("max_position", "2.5")),
-    (lambda: scores(draw(1, 2, 3, 4), draw(1, 2, 3, 4), make(6)), ValueError, ("q", "width 6", "4")),
+    (lambda: scores(draw(1, 2, 3, 4), draw(1, 2, 3, 4), make(6)), ValueError, ("q", "head_dim = 6", "4")),
     (lambda: count_gates(X, P[:2], P), ValueError, ("query_positions", "3", "2")),
     (lambda: count_gates(X, P[:3], P[:3]), ValueError, ("key_positions", "4", "3")),
     (lambda: count_gates(X, P[:3].float(), P), TypeError, ("query_positions", "float32")),

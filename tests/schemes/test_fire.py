@@ -1,4 +1,4 @@
-"""FIRE: loops over the formula, what its network reads, the schemes it contains, gradients, refusals."""
+"""FIRE: loops over the formula, what its network reads, the schemes it contains, refusals."""
 
 import math
 from functools import partial
@@ -10,20 +10,17 @@ from hypothesis import strategies as st
 from x_transformers.x_transformers import AlibiPositionalBias, RelativePositionBias
 
 from loops import POSITIONS, assert_formula, assert_formula_under_a_causal_mask, assert_refused, draw
-from posenc_lib.attention import attend, scores
-from posenc_lib.scheme import PositionScheme
+from posenc_lib.attention import scores
 from posenc_lib.schemes.fire import Fire, relative_progress
-
-TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6, torch.bfloat16: 0.05}
 
 
 def doubles(values):
     return torch.tensor(values, dtype=torch.float64)
 
 
-def make(heads=2, hidden=5, c=0.3, threshold=6.5, dtype=torch.float64):
-    scheme = Fire(heads, hidden, c, threshold).to(dtype)
-    with torch.no_grad():  # again, now that they may be more exact than in float32
+def make(heads=2, hidden=5, c=0.3, threshold=6.5):
+    scheme = Fire(heads, hidden, c, threshold).double()
+    with torch.no_grad():  # again, now that they are more exact than in float32
         scheme.log_c.fill_(math.log(c))
         scheme.log_threshold.fill_(math.log(threshold))
     return scheme
@@ -55,11 +52,10 @@ POSITIONS = POSITIONS | {  # long enough to pass the threshold
 }
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("name", POSITIONS)
-def test_scores_and_outputs_are_those_of_the_formula(name, dtype):
-    scheme = make(dtype=dtype)
-    assert_formula(scheme, partial(loop_scores, scheme=scheme), 2, 3, POSITIONS[name], dtype, TOLERANCE)
+def test_scores_and_outputs_are_those_of_the_formula(name):
+    scheme = make()
+    assert_formula(scheme, partial(loop_scores, scheme=scheme), 2, 3, POSITIONS[name])
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -164,11 +160,17 @@ def test_contains_t5():
     torch.testing.assert_close(bias_of(scheme, 3, 61).tril(), expected.tril(), rtol=0, atol=1e-9)
 
 
-@given(st.integers(1, 9), st.integers(1, 40))
-def test_parameters(heads, hidden):
-    scheme = Fire(heads, hidden)
-    f = 2 * hidden + (hidden + 1) * heads
-    assert sum(w.numel() for w in scheme.parameters()) == f + 2
+def test_texts_of_a_batch_are_measured_at_their_own_positions():
+    scheme, q, k = make(), draw(2, 2, 3, 4), draw(2, 2, 4, 4)
+    i, j = torch.tensor([[3, 9, 4], [40, -8, 7]]), torch.tensor([[0, 1, 2, 3], [41, 0, 5, -9]])
+    with torch.no_grad():
+        expected = torch.cat([loop_scores(q[[b]], k[[b]], i[b], j[b], scheme) for b in range(2)])
+        torch.testing.assert_close(scores(q, k, scheme, i, j), expected)
+
+
+def test_numbers_of_the_network_and_the_first_c_and_threshold():
+    scheme = Fire(8, 32)
+    assert sum(w.numel() for w in scheme.parameters()) == 2 * 32 + (32 + 1) * 8 + 2
     torch.testing.assert_close(
         doubles([scheme.c.item(), scheme.threshold.item()]), doubles([0.1, 512.0]), rtol=1e-6, atol=0
     )
@@ -182,29 +184,6 @@ def test_c_and_threshold_stay_positive():
             scheme.log_threshold += step
             assert scheme.c > 0
             assert scheme.threshold > 0
-
-
-class Attending(torch.nn.Module):
-    def __init__(self, scheme):
-        super().__init__()
-        self.scheme = scheme
-
-    def forward(self, q, k, v):
-        return attend(q, k, v, self.scheme, causal=True)
-
-
-def test_gradients():
-    scheme, (q, k, v) = make(threshold=2.5), draw(3, 1, 2, 5, 3)
-    q.requires_grad_()
-    weights = dict(scheme.named_parameters())
-
-    def outputs(q, *values):
-        swapped = {f"scheme.{name}": value for name, value in zip(weights, values, strict=True)}
-        return torch.func.functional_call(Attending(scheme), swapped, (q, k, v))
-
-    assert torch.autograd.gradcheck(outputs, (q, *weights.values()))
-    attend(q, k, v, scheme, causal=True).square().sum().backward()
-    assert all((w.grad != 0).any() for w in weights.values())
 
 
 def test_positions_stay_exact_in_a_bfloat16_model():
@@ -229,23 +208,6 @@ def test_takes_every_integer_type(dtype):
     assert torch.equal(ours, relative_progress(i, j, doubles(0.3), doubles(5.0)))
 
 
-def test_follows_the_device(device):
-    scheme, (q, k, v) = make(), draw(3, 1, 2, 9, 4)
-    expected = attend(q, k, v, scheme, causal=True)
-    o = attend(q.to(device), k.to(device), v.to(device), scheme.to(device), causal=True)
-    assert o.device.type == device.type
-    torch.testing.assert_close(o.cpu(), expected)
-
-
-def test_repr_and_the_other_places():
-    scheme, x, p = Fire(3), draw(1, 3, 4, 6), torch.arange(4)
-    assert repr(scheme).startswith("Fire(\n  c=0.1, threshold=512\n  (f): Sequential(")
-    assert scheme.scale(16) == 0.25
-    assert scheme.transform(x, p) is x
-    assert torch.equal(scheme.embed(x[0], p), x[0])
-    assert Fire.distance_bias is PositionScheme.distance_bias
-
-
 P, ONE = torch.arange(3), torch.tensor(1.0)
 REFUSED = [
     (lambda: Fire(0), ValueError, ("num_heads", "at least 1", "0")),
@@ -258,7 +220,7 @@ REFUSED = [
     (lambda: Fire(2, threshold=math.inf), ValueError, ("threshold", "inf")),
     (lambda: relative_progress(P.float(), P, ONE, ONE), TypeError, ("query_positions", "float32")),
     (lambda: relative_progress(P, [1], ONE, ONE), TypeError, ("key_positions", "list")),
-    (lambda: relative_progress(P, P[None], ONE, ONE), ValueError, ("key_positions", "(1, 3)")),
+    (lambda: relative_progress(P, P[0], ONE, ONE), ValueError, ("key_positions", "(..., L)")),
     (lambda: relative_progress(P, P, 1.0, ONE), TypeError, ("c must", "1.0")),
     (lambda: relative_progress(P, P, ONE, P[0]), TypeError, ("threshold", "tensor(0)")),
     (lambda: relative_progress(P, P, ONE, torch.ones(2)), ValueError, ("threshold", "single", "(2,)")),
