@@ -78,13 +78,6 @@ def test_scores_and_outputs_are_those_of_the_paper(name, num_heads, spare):
     torch.testing.assert_close(o, by_hand, rtol=0, atol=1e-12)
 
 
-def test_positions_of_their_own_for_every_text():
-    scheme, q, k = make(50), draw(2, 2, 3, 6), draw(2, 2, 4, 6)
-    i, j = torch.tensor([[3, 9, 40], [7, 7, 0]]), torch.tensor([[0, 8, 3, 41], [1, 0, 6, 2]])
-    expected = torch.cat([loop_scores(q[b : b + 1], k[b : b + 1], i[b], j[b], scheme.table) for b in range(2)])
-    torch.testing.assert_close(scores(q, k, scheme, i, j), expected, rtol=0, atol=1e-12)
-
-
 def test_rows_are_counted_from_the_farthest_key_and_keys_after_the_query_share_one_more():
     n, row = make(9).per_pair(torch.tensor([4, 2]), torch.tensor([0, 2, 4, 100]))
     assert n == 5

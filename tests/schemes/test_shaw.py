@@ -18,11 +18,9 @@ from posenc_lib.attention import attend, scores
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.shaw import Shaw, clipped_index
 
-TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-6}
 
-
-def make(clip, d=6, num_heads=None, dtype=torch.float64):
-    return Shaw(d, clip, num_heads).to(dtype)
+def make(clip, d=6, num_heads=None):
+    return Shaw(d, clip, num_heads).double()
 
 
 def loop_scores(q, k, query_positions, key_positions, a_k, clip):
@@ -52,25 +50,21 @@ def loop_outputs(s, v, query_positions, key_positions, a_v, clip, visible):
     return o
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("num_heads", [None, 2])
-@pytest.mark.parametrize("clip", [0, 3, 50])
+@torch.no_grad()
+@pytest.mark.parametrize(("num_heads", "clip"), [(None, 0), (None, 3), (2, 3), (2, 50)])
 @pytest.mark.parametrize("name", POSITIONS)
-def test_scores_and_outputs_are_those_of_the_paper(name, clip, num_heads, dtype):
-    query_positions, key_positions = POSITIONS[name]
-    scheme = make(clip, num_heads=num_heads, dtype=dtype)
-    q, k, v = (draw(2, 2, len(n), 6, dtype=dtype) for n in (query_positions, key_positions, key_positions))
-    expected = loop_scores(q, k, query_positions, key_positions, scheme.key_table, clip)
-    torch.testing.assert_close(
-        scores(q, k, scheme, query_positions, key_positions), expected, rtol=0, atol=TOLERANCE[dtype]
-    )
-    o = attend(q, k, v, scheme, query_positions=query_positions, key_positions=key_positions)
-    everything = loop_outputs(
-        expected, v, query_positions, key_positions, scheme.value_table, clip, lambda b, i, j: True
-    )
-    torch.testing.assert_close(o, everything, rtol=0, atol=TOLERANCE[dtype])
+def test_scores_and_outputs_are_those_of_the_paper(name, num_heads, clip):
+    i, j = POSITIONS[name]
+    scheme = make(clip, num_heads=num_heads)
+    q, k, v = (draw(2, 2, len(n), 6) for n in (i, j, j))
+    expected = loop_scores(q, k, i, j, scheme.key_table, clip)
+    torch.testing.assert_close(scores(q, k, scheme, i, j), expected, rtol=0, atol=1e-12)
+    o = attend(q, k, v, scheme, query_positions=i, key_positions=j)
+    everything = loop_outputs(expected, v, i, j, scheme.value_table, clip, lambda b, i, j: True)
+    torch.testing.assert_close(o, everything, rtol=0, atol=1e-12)
 
 
+@torch.no_grad()
 def test_outputs_under_a_causal_mask_with_padding():
     scheme, p = make(2), torch.arange(5)
     q, k, v = (draw(2, 3, 5, 6) for _ in range(3))
@@ -81,23 +75,21 @@ def test_outputs_under_a_causal_mask_with_padding():
     assert (attend(q, k, v, scheme, causal=True, key_padding_mask=padding)[0, :, 0] == 0).all()
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("n_q", "n_k"), [(1, 1), (9, 9), (3, 11), (11, 4)])
-def test_bias_is_that_of_transformers(n_q, n_k, dtype):
+def test_bias_is_that_of_transformers(n_q, n_k):
     """Its sign of the distance is j - i, as ours; it counts queries and keys from 0; it divides by sqrt(d) already."""
-    scheme = make(3, d=8, dtype=dtype)
-    embedding = torch.nn.Embedding(7, 8, dtype=dtype, _weight=scheme.key_table.detach())
+    scheme = make(3, d=8)
+    embedding = torch.nn.Embedding(7, 8, dtype=torch.float64, _weight=scheme.key_table.detach())
     theirs = SimpleNamespace(
         left_max_position_embeddings=3, right_max_position_embeddings=3, distance_embedding=embedding, scaling=8**-0.5
     )
-    q, k = draw(2, 4, n_q, 8, dtype=dtype), draw(2, 4, n_k, 8, dtype=dtype)
+    q, k = draw(2, 4, n_q, 8), draw(2, 4, n_k, 8)
     _, expected = _apply_relative_key_position_encoding(theirs, q, k)
-    ours = scheme.score_bias(q, k, torch.arange(n_q), torch.arange(n_k))
-    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-6)
+    ours = scheme.score_bias(q, k, scheme.per_pair(torch.arange(n_q), torch.arange(n_k)))
+    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-def test_self_attention_is_that_of_transformers_without_the_value_term(dtype):
+def test_self_attention_is_that_of_transformers_without_the_value_term():
     config = Wav2Vec2BertConfig(
         hidden_size=24,
         num_attention_heads=3,
@@ -107,20 +99,20 @@ def test_self_attention_is_that_of_transformers_without_the_value_term(dtype):
         attention_dropout=0.0,
         attn_implementation="eager",
     )
-    theirs = Wav2Vec2BertSelfAttention(config).to(dtype).eval()
-    scheme = make(4, d=8, dtype=dtype)
+    theirs = Wav2Vec2BertSelfAttention(config).double().eval()
+    scheme = make(4, d=8)
     with torch.no_grad():
         scheme.key_table.copy_(theirs.distance_embedding.weight)
         scheme.value_table.zero_()
-        x = draw(2, 11, 24, dtype=dtype)
+        x = draw(2, 11, 24)
         q, k, v = (
             linear(x).unflatten(-1, (3, 8)).transpose(1, 2)
             for linear in (theirs.linear_q, theirs.linear_k, theirs.linear_v)
         )
         ours = theirs.linear_out(attend(q, k, v, scheme).transpose(1, 2).flatten(-2))
         expected, weights = theirs(x)
-    torch.testing.assert_close(scores(q, k, scheme).softmax(-1), weights, rtol=0, atol=1e-6)
-    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(scores(q, k, scheme).softmax(-1), weights, rtol=0, atol=1e-12)
+    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12)
 
 
 @given(st.integers(0, 20), st.lists(st.integers(-(10**12), 10**12), min_size=1, max_size=20))
@@ -145,29 +137,10 @@ def test_clip_4_gives_9_rows_and_both_tables_are_counted():
     assert sum(p.numel() for p in Shaw(64, 16, num_heads=8).parameters()) == 2 * 8 * 33 * 64
 
 
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 6), st.integers(-(10**9), 10**9))
-def test_scores_and_outputs_do_not_change_when_all_positions_move(n_q, n_k, clip, shift):
-    scheme = make(clip)
-    q, k, v = draw(1, 2, n_q, 6), draw(1, 2, n_k, 6), draw(1, 2, n_k, 6)
-    i, j = torch.arange(n_q), torch.arange(n_k)
-    assert torch.equal(scores(q, k, scheme, i, j), scores(q, k, scheme, i + shift, j + shift))
-    here, there = (attend(q, k, v, scheme, True, i + s, j + s) for s in (0, shift))
-    assert torch.equal(here, there)
-
-
-@given(st.integers(2, 9), st.integers(1, 6))
-def test_tokens_may_be_stored_in_any_order_if_their_positions_go_with_them(length, clip):
-    scheme = make(clip)
-    q, k, v = (draw(1, 2, length, 6) for _ in range(3))
-    p, order = torch.arange(length), torch.randperm(length)
-    o = attend(q, k, v, scheme, query_positions=p, key_positions=p)
-    stored = attend(q, k[:, :, order], v[:, :, order], scheme, query_positions=p, key_positions=p[order])
-    torch.testing.assert_close(stored, o)
-
-
 def test_direction_is_seen():
     scheme = make(2)
-    bias = scheme.score_bias(draw(1, 1, 3, 6), draw(1, 1, 3, 6), torch.arange(3), torch.arange(3))
+    p, q = torch.arange(3), draw(1, 1, 3, 6)
+    bias = scheme.score_bias(q, q, scheme.per_pair(p, p))
     assert (bias[0, 0, 1, 0] - bias[0, 0, 1, 2]).abs() > 1e-3
 
 
@@ -188,28 +161,12 @@ def test_a_clip_beyond_the_length_changes_nothing():
     torch.testing.assert_close(attend(q, k, v, short), attend(q, k, v, long))
 
 
-@pytest.mark.parametrize("num_heads", [None, 2])
-def test_gradients_are_those_of_the_formula(num_heads):
-    scheme = make(2, num_heads=num_heads)
-    q, k, v = (draw(1, 2, 5, 6).requires_grad_() for _ in range(3))
-    tables = scheme.key_table, scheme.value_table
-    assert torch.autograd.gradcheck(lambda *_: attend(q, k, v, scheme, causal=True), (q, k, v, *tables))
-
-
 def test_rows_of_distances_that_do_not_occur_get_no_gradient():
     scheme = make(8)
     q, k, v = (draw(1, 2, 5, 6) for _ in range(3))
     attend(q, k, v, scheme, causal=True).square().sum().backward()
     for table in (scheme.key_table, scheme.value_table):
         assert (table.grad.abs().sum(-1) > 0).nonzero().flatten().tolist() == [4, 5, 6, 7, 8]
-
-
-def test_follows_the_dtype_and_device(device):
-    scheme = Shaw(6, 3).to(device)
-    for dtype in (torch.bfloat16, torch.float32, torch.float64):
-        q = torch.ones(1, 1, 4, 6, dtype=dtype, device=device)
-        o = attend(q, q, q, scheme)
-        assert (o.dtype, o.device) == (q.dtype, q.device)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +180,7 @@ def test_follows_the_dtype_and_device(device):
         (lambda: clipped_index(torch.arange(3), -2), ValueError, "clip must be at least 0, got -2"),
         (lambda: clipped_index(torch.ones(3), 2), TypeError, "relative_position must hold integers, got torch.float32"),
         (lambda: clipped_index([1], 2), TypeError, "relative_position must be a tensor of integers, got list"),
-        (lambda: attend(*[draw(1, 2, 3, 8)] * 3, make(2)), ValueError, "q must have width 6, got 8"),
+        (lambda: attend(*[draw(1, 2, 3, 8)] * 3, make(2)), ValueError, "q must have width head_dim = 6, got 8"),
         (lambda: attend(*[draw(1, 3, 3, 6)] * 3, make(2, num_heads=2)), ValueError, "num_heads = 2 heads, got 3"),
         (lambda: attend(*[draw(1, 1, 3, 6)] * 3, make(2, num_heads=2)), ValueError, "num_heads = 2 heads, got 1"),
     ],
