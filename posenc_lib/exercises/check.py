@@ -5,11 +5,12 @@ those of a wrong version, the message is what the learner reads.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-Function = Callable[..., Tensor | float]
+Function = Callable[..., Any]  # should return a tensor or numbers; a learner's may return anything
 
 
 class Check:
@@ -27,7 +28,7 @@ class Check:
     def __init__(
         self,
         name: str,
-        reference: Function | Sequence[Tensor | float],
+        reference: Function | Sequence,
         cases: Sequence[tuple],
         mistakes: Sequence[tuple[str, Function]] = (),
         tolerance: float = 1e-9,
@@ -66,7 +67,7 @@ class Check:
                 return f"not yet: {message}"
         return self._difference(answers, expected)
 
-    def _results(self, function: Function | Sequence[Tensor | float]) -> list[Tensor]:
+    def _results(self, function: Function | Sequence) -> list[Tensor]:
         if not callable(function):
             return [_tensor(result) for result in function]
         return [_tensor(function(*_copies(case))) for case in self.cases]
@@ -87,7 +88,7 @@ class Check:
         raise AssertionError("called on results that agree")
 
 
-def _tensor(value) -> Tensor:
+def _tensor(value: Any) -> Tensor:
     """A tensor as it is, numbers in float64 or as integers."""
     tensor = torch.as_tensor(value)
     plain = isinstance(value, (float, list, tuple)) and tensor.dtype == torch.float32

@@ -1,18 +1,21 @@
 """Checks of the exercises of notebook 20."""
 
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
 from posenc_lib.exercises.check import Check
 
+Bias = Callable[[int, int], float]
 
-def _beyond(results, trained):
+
+def _beyond(results: dict[int, float], trained: int) -> float:
     longer = [accuracy for length, accuracy in results.items() if length > trained]
     return sum(longer) / len(longer)
 
 
-def _mean(values):
-    values = list(values)
-    return sum(values) / len(values)
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return sum(numbers) / len(numbers)
 
 
 check_beyond = Check(
@@ -28,11 +31,11 @@ check_beyond = Check(
 )
 
 
-def _pairs(values):
+def _pairs(values: Sequence[float]) -> list[tuple[int, int]]:
     return list(combinations(range(len(values)), 2))
 
 
-def _disagreements(a, b):
+def _disagreements(a: Sequence[float], b: Sequence[float]) -> float:
     return _mean((a[m] - a[n]) * (b[m] - b[n]) < 0 for m, n in _pairs(a))
 
 
@@ -65,18 +68,18 @@ check_disagreements = Check(
 )
 
 
-def _blind(bias, reach):
+def _blind(bias: Bias, reach: int) -> bool:
     places = range(reach + 1)
     return all(abs(bias(i, j) - bias(abs(i - j), 0)) < 1e-9 for i in places for j in places)
 
 
-def _symmetric_only(bias, reach):
+def _symmetric_only(bias: Bias, reach: int) -> bool:
     return all(
         abs(bias(i, i + k) - bias(i, i - k)) < 1e-9 for i in range(reach + 1) for k in range(min(i, reach - i) + 1)
     )
 
 
-def _relative_only(bias, reach):
+def _relative_only(bias: Bias, reach: int) -> bool:
     return all(abs(bias(i, j) - bias(i + 1, j + 1)) < 1e-9 for i in range(reach) for j in range(reach))
 
 

@@ -1,11 +1,14 @@
 """Checks of the exercises in notebook 15."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+
+Weight = Callable[[Tensor, Tensor], Tensor]
 
 
 def _draw(*shape: int, seed: int = 0) -> Tensor:
@@ -40,7 +43,9 @@ check_positions_of_gates = Check(
 )
 
 
-def _between(z: Tensor, p: Tensor, low_weight=lambda w, n: 1 - w, high_weight=lambda w, n: w) -> Tensor:
+def _between(
+    z: Tensor, p: Tensor, low_weight: Weight = lambda w, n: 1 - w, high_weight: Weight = lambda w, n: w
+) -> Tensor:
     """The rows around p with the given weights, functions of w = p - n and n = floor(p)."""
     p = _limited(p, z)
     n = p.floor()

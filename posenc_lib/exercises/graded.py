@@ -60,8 +60,8 @@ def _agree(answer: object, value: Tensor | float | str, tolerance: float) -> boo
         return isinstance(answer, str) and answer == value
     if isinstance(answer, int) and isinstance(value, int):
         return abs(answer - value) <= tolerance
-    answer, value = (float(x) if isinstance(x, int) and abs(x) >= 2**63 else x for x in (answer, value))
-    return Check("answer", [value], [()], tolerance=tolerance).verdict(lambda: answer).startswith(PASSED)
+    given, right = (float(x) if isinstance(x, int) and abs(x) >= 2**63 else x for x in (answer, value))
+    return Check("answer", [right], [()], tolerance=tolerance).verdict(lambda: given).startswith(PASSED)
 
 
 def own(student: int | str, **choices: Sequence) -> SimpleNamespace:

@@ -1,5 +1,7 @@
 """Checks of the exercises in notebook 16."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -40,7 +42,9 @@ check_offset_on_grid = Check(
 )
 
 
-def _by_axes(x: Tensor, coordinates: Tensor, base: float, order=(0, 1), layout: str = "interleaved") -> Tensor:
+def _by_axes(
+    x: Tensor, coordinates: Tensor, base: float, order: Sequence[int] = (0, 1), layout: str = "interleaved"
+) -> Tensor:
     return rotate_by(x, axial_angles(coordinates[:, list(order)], x.shape[-1], base), layout)
 
 

@@ -93,7 +93,9 @@ check_opt_rows = Check(
 )
 
 
-def _stretch(table: Tensor, n: int, old_end: int | None = None, new_end: int | None = None, nearest=False) -> Tensor:
+def _stretch(
+    table: Tensor, n: int, old_end: int | None = None, new_end: int | None = None, nearest: bool = False
+) -> Tensor:
     last = len(table) - 1
     scale = (last if old_end is None else old_end) / (n - 1 if new_end is None else new_end)
     place = torch.arange(n, dtype=torch.float64) * scale

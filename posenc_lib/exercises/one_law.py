@@ -129,8 +129,8 @@ def _coefficients(b: Tensor, n: int) -> Tensor:
 
 def _values(q: list[float], A: Tensor, k: list[float]) -> tuple[Tensor, int]:
     """Scores at the distances 0 .. 2n-1 of a query and a key of width n, and n."""
-    q, k = torch.tensor(q, dtype=torch.float64), torch.tensor(k, dtype=torch.float64)
-    return torch.stack([q @ EXP(r * A) @ k for r in range(2 * len(q))]), len(q)
+    left, right = torch.tensor(q, dtype=torch.float64), torch.tensor(k, dtype=torch.float64)
+    return torch.stack([left @ EXP(r * A) @ right for r in range(2 * len(q))]), len(q)
 
 
 _TURN = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)

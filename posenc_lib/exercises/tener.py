@@ -1,11 +1,15 @@
 """Checks of the exercises in notebook 08."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
 from posenc_lib.relative import relative_position
 from posenc_lib.schemes.sinusoidal import encode
+
+Encoding = Callable[[Tensor, int], Tensor]
 
 
 def _random(*shape: int, seed: int) -> Tensor:
@@ -41,7 +45,7 @@ def _no_sines(r: Tensor, d: int) -> Tensor:
     return encode(r, d) * torch.tensor([0.0, 1.0], dtype=torch.float64).repeat(d // 2)
 
 
-def _four_terms(q: Tensor, k: Tensor, u: Tensor, v: Tensor, encoded=encode) -> Tensor:
+def _four_terms(q: Tensor, k: Tensor, u: Tensor, v: Tensor, encoded: Encoding = encode) -> Tensor:
     r = relative_position(torch.arange(len(q)), torch.arange(len(k)))
     return (q + u) @ k.T + torch.einsum("id,ijd->ij", q + v, encoded(r, len(v)))
 
