@@ -67,11 +67,13 @@ HOMES = {
 __all__ = ["__version__", *HOMES]
 
 
-def __getattr__(name: str) -> object:
-    """A public name, from the module that it lives in."""
-    if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{HOMES[name]}"), name)
+if not TYPE_CHECKING:  # or a type checker would take any name for one of these
+
+    def __getattr__(name: str) -> object:
+        """A public name, from the module that it lives in."""
+        if name not in HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{__name__}.{HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
