@@ -33,10 +33,13 @@ EXPECTED = {
     "Fire": ("score", False, True, True, None, True, False, 2 * 32 + 33 * 4 + 2),
     "Rotary": ("query and key", True, False, True, None, True, True, 0),
     "XPos": ("query and key", True, False, False, None, False, True, 0),
+    "Fox": ("score", True, False, True, None, True, True, 64 * 4 + 4),
+    "MRope": ("query and key", True, False, True, None, True, True, 0),
+    "AxialRotary": ("query and key", True, False, True, None, True, True, 0),
 }
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_probes_agree_with_the_mathematics(name):
     assert probe(CLASSES[name]) == dict(zip(PROBES, EXPECTED[name], strict=True))
 

@@ -1,21 +1,16 @@
 """TENER: against a loop from the paper, its place among its relatives, what it knows of left and right, refusals."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from torch import nn
 
-from loops import draw
-from posenc_lib.attention import attend, scores
+from loops import assert_formula_under_a_causal_mask, draw
+from posenc_lib.attention import scores
 from posenc_lib.schemes.nezha import Nezha
 from posenc_lib.schemes.tener import Tener
 from posenc_lib.schemes.transformer_xl import TransformerXL
-
-SIZES = st.integers(1, 9)
-TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
 
 
 def qk(heads=2, n_queries=5, n_keys=7, d=6, batch=2, dtype=torch.float64):
@@ -28,7 +23,7 @@ def sinusoid(r, width):
     return [f(angle) for angle in angles for f in (math.sin, math.cos)]
 
 
-def loop_scores(q, k, u, v, query_positions, key_positions):
+def loop_scores(q, k, query_positions, key_positions, u, v):
     """Equation 18 with r = j - i, in float64, number by number."""
     (batch, heads, n_queries, d), n_keys = q.shape, k.shape[2]
     q, k, u, v = (x.tolist() for x in (q.double(), k.double(), u.double(), v.double()))
@@ -52,39 +47,27 @@ POSITIONS = {
 }
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("heads, d", [(1, 2), (2, 6), (3, 4)])
+@pytest.mark.parametrize("heads, d", [(1, 2), (3, 4)])
 @pytest.mark.parametrize("name", POSITIONS)
-def test_scores_are_those_of_the_paper(name, heads, d, dtype):
+def test_scores_are_those_of_the_paper(name, heads, d):
     i, j = POSITIONS[name]
-    scheme = Tener(heads, d).to(dtype)
-    q, k = qk(heads, len(i), len(j), d, dtype=dtype)
-    s = scores(q, k, scheme, i, j)
-    assert s.dtype == dtype
-    expected = loop_scores(q, k, scheme.u, scheme.v, i, j)
-    torch.testing.assert_close(s.double(), expected, rtol=0, atol=TOLERANCE[dtype])
+    scheme = Tener(heads, d).double()
+    q, k = qk(heads, len(i), len(j), d)
+    expected = loop_scores(q, k, i, j, scheme.u, scheme.v)
+    torch.testing.assert_close(scores(q, k, scheme, i, j), expected, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("n_queries, n_keys", [(7, 7), (8, 8), (3, 8), (1, 5)])
+@pytest.mark.parametrize("n_queries, n_keys", [(7, 7), (3, 8)])
 def test_without_positions_the_queries_are_the_last_keys(n_queries, n_keys):
     scheme, (q, k) = Tener(2, 6).double(), qk(2, n_queries, n_keys)
     i, j = range(n_keys - n_queries, n_keys), range(n_keys)
-    torch.testing.assert_close(scores(q, k, scheme), loop_scores(q, k, scheme.u, scheme.v, i, j), rtol=0, atol=1e-12)
+    torch.testing.assert_close(scores(q, k, scheme), loop_scores(q, k, i, j, scheme.u, scheme.v), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("causal, padded", [(False, False), (True, False), (False, True), (True, True)])
-def test_outputs_agree_with_a_loop(causal, padded):
-    scheme, (q, k) = Tener(2, 6).double(), qk()
-    value, i, j = draw(2, 2, 7, 6), list(range(2, 7)), list(range(7))
-    padding = torch.zeros(2, 7, dtype=torch.bool)
-    padding[1, :2] = padded
-    o = attend(q, k, value, scheme, causal, key_padding_mask=padding if padded else None)
-    s = loop_scores(q, k, scheme.u, scheme.v, i, j)
-    for b, h, row in torch.cartesian_prod(torch.arange(2), torch.arange(2), torch.arange(5)).tolist():
-        seen = [c for c in j if not (causal and c > i[row]) and not padding[b, c]]
-        weights = [math.exp(s[b, h, row, c]) for c in seen]
-        expected = sum(w * value[b, h, c] for w, c in zip(weights, seen, strict=True)) / sum(weights)
-        torch.testing.assert_close(o[b, h, row], expected, rtol=0, atol=1e-12)
+@pytest.mark.parametrize("padded", [False, True])
+def test_outputs_under_a_causal_mask(padded):
+    scheme = Tener(3, 4).double()
+    assert_formula_under_a_causal_mask(scheme, partial(loop_scores, u=scheme.u, v=scheme.v), 3, 6, padded)
 
 
 def test_the_four_terms_add_up_and_know_what_they_should():
@@ -92,7 +75,7 @@ def test_the_four_terms_add_up_and_know_what_they_should():
     i, j = torch.arange(2, 7), torch.arange(7)
     a, b, c, d = scheme.terms(q, k, i, j)
     torch.testing.assert_close(a + b + c + d, scores(q, k, scheme), rtol=0, atol=1e-12)
-    torch.testing.assert_close((b + c + d), scheme.score_bias(q, k, i, j), rtol=0, atol=1e-12)
+    torch.testing.assert_close(b + c + d, scheme.score_bias(q, k, scheme.per_pair(i, j)), rtol=0, atol=1e-12)
     assert [t.shape for t in (a, b, c, d)] == [(2, 2, 5, 7), (2, 2, 5, 7), (2, 2, 1, 7), (1, 2, 5, 7)]
     torch.testing.assert_close(a, torch.einsum("bhic,bhjc->bhij", q, k))
     torch.testing.assert_close(c[:, :, 0], torch.einsum("hc,bhjc->bhj", scheme.u, k))
@@ -102,17 +85,21 @@ def test_the_four_terms_add_up_and_know_what_they_should():
     assert torch.equal(scheme.terms(draw(*q.shape), k, i, j)[2], c)
 
 
-@given(shift=st.integers(-(10**9), 10**9), n_queries=SIZES, n_keys=SIZES)
-def test_scores_do_not_change_when_all_positions_move(shift, n_queries, n_keys):
-    scheme, (q, k) = Tener(2, 4), qk(2, n_queries, n_keys, 4, batch=1, dtype=torch.float32)
-    i, j = torch.randint(-50, 50, (n_queries,)), torch.randint(-50, 50, (n_keys,))
-    assert torch.equal(scores(q, k, scheme, i, j), scores(q, k, scheme, i + shift, j + shift))
+def test_terms_at_positions_of_their_own_for_every_text():
+    scheme, (q, k) = Tener(2, 6).double(), qk(n_queries=3, n_keys=4)
+    i, j = torch.tensor([[3, 9, 40], [7, 7, 0]]), torch.tensor([[0, 8, 3, 41], [1, 0, 6, 2]])
+    terms = scheme.terms(q, k, i, j)
+    assert [t.shape for t in terms] == [(2, 2, 3, 4), (2, 2, 3, 4), (2, 2, 1, 4), (2, 2, 3, 4)]
+    for b in range(2):
+        alone = scheme.terms(q[b : b + 1], k[b : b + 1], i[b], j[b])
+        for ours, expected in zip(terms, alone, strict=True):
+            torch.testing.assert_close(ours[b : b + 1], expected, rtol=0, atol=1e-12)
 
 
 def test_distances_of_a_million_are_right_in_float32():
     scheme, (q, k) = Tener(1, 6), qk(1, 1, 2, dtype=torch.float32)
     i, j = torch.tensor([0]), torch.tensor([1_000_000, -999_999])
-    expected = loop_scores(q, k, scheme.u, scheme.v, i, j)
+    expected = loop_scores(q, k, i, j, scheme.u, scheme.v)
     torch.testing.assert_close(scores(q, k, scheme, i, j).double(), expected, rtol=0, atol=2e-5)
 
 
@@ -174,54 +161,12 @@ def test_without_u_and_v_it_is_nezha_without_clip_and_division():
     torch.testing.assert_close(scores(q, k, scheme), theirs, rtol=0, atol=1e-12)
 
 
-@given(memory=st.integers(0, 7), length=SIZES)
-def test_a_cached_segment_gives_the_output_of_one_long_sequence(memory, length):
-    scheme, (q, k) = Tener(2, 4).double(), qk(2, memory + length, memory + length, 4, batch=1)
-    v = draw(*k.shape)
-    whole = attend(q, k, v, scheme, causal=True)
-    segment = attend(q[:, :, memory:], k, v, scheme, causal=True)
-    torch.testing.assert_close(segment, whole[:, :, memory:], rtol=0, atol=1e-12)
-
-
-def test_every_parameter_gets_the_right_gradient():
-    scheme, (q, k) = Tener(2, 4).double(), qk(2, 3, 4, 4, batch=1)
-    v = draw(*k.shape)
-    names = [name for name, _ in scheme.named_parameters()]
-    assert names == ["u", "v"]
-
-    def output(q, k, v, *parameters):
-        state = {f"scheme.{name}": p for name, p in zip(names, parameters, strict=True)}
-        return torch.func.functional_call(_Attend(scheme), state, (q, k, v))
-
-    inputs = [x.requires_grad_() for x in (q, k, v)]
-    assert torch.autograd.gradcheck(output, (*inputs, *scheme.parameters()))
-    output(*inputs, *scheme.parameters()).square().sum().backward()
-    assert all((p.grad.abs() > 0).all() for p in scheme.parameters())
-
-
-class _Attend(nn.Module):
-    def __init__(self, scheme):
-        super().__init__()
-        self.scheme = scheme
-
-    def forward(self, q, k, v):
-        return attend(q, k, v, self.scheme)
-
-
 @pytest.mark.parametrize("heads, d", [(1, 2), (8, 64)])
 def test_two_vectors_per_head_are_all_there_is_to_learn(heads, d):
     scheme = Tener(heads, d)
     assert sum(p.numel() for p in scheme.parameters()) == 2 * heads * d
     assert list(scheme.buffers()) == []
     assert scheme.scale(d) == 1
-
-
-def test_follows_the_dtype_and_device(device):
-    scheme = Tener(2, 6).to(device)
-    for dtype in (torch.bfloat16, torch.float32, torch.float64):
-        q = torch.ones(1, 2, 4, 6, dtype=dtype, device=device)
-        o = attend(q, q, q, scheme)
-        assert (o.dtype, o.device) == (q.dtype, q.device)
 
 
 @pytest.mark.parametrize(
@@ -233,21 +178,11 @@ def test_follows_the_dtype_and_device(device):
         (lambda: Tener(2, 5), ValueError, "head_dim must be even, because components come in pairs, got 5"),
         (lambda: Tener(2, 0), ValueError, "head_dim must be at least 1, got 0"),
         (lambda: Tener(2, None), TypeError, "head_dim must be a number, got None"),
-        (lambda: scores(*qk(2, d=8), Tener(2, 6)), ValueError, r"q must have H = 2 and d = 6, got \(2, 2, 5, 8\)"),
-        (lambda: scores(*qk(3), Tener(2, 6)), ValueError, r"q must have H = 2 and d = 6, got \(2, 3, 5, 6\)"),
-        (lambda: scores(*qk(1), Tener(2, 6)), ValueError, r"q must have H = 2 and d = 6, got \(2, 1, 5, 6\)"),
-        (lambda: scores(*qk(2), Tener(1, 6)), ValueError, r"q must have H = 1 and d = 6, got \(2, 2, 5, 6\)"),
+        (lambda: scores(*qk(2, d=8), Tener(2, 6)), ValueError, "q must have width head_dim = 6, got 8"),
+        (lambda: scores(*qk(3), Tener(2, 6)), ValueError, "q must have num_heads = 2 heads, got 3"),
+        (lambda: scores(*qk(1), Tener(2, 6)), ValueError, "q must have num_heads = 2 heads, got 1"),
+        (lambda: scores(*qk(2), Tener(1, 6)), ValueError, "q must have num_heads = 1 heads, got 2"),
         (lambda: Tener(2, 6).terms(None, *[torch.arange(3)] * 3), TypeError, r"q must be a tensor \(B, H, L, d\)"),
-        (
-            lambda: scores(*qk(2), Tener(2, 6), torch.arange(5.0), torch.arange(7)),
-            TypeError,
-            "query_positions must hold integers, got torch.float32",
-        ),
-        (
-            lambda: scores(*qk(2), Tener(2, 6), torch.arange(5), torch.arange(6)),
-            ValueError,
-            "key_positions must have 7 entries, one per token, got 6",
-        ),
     ],
 )
 def test_refusals_name_the_argument_and_the_value(make_it, error, words):
