@@ -304,7 +304,7 @@ def rescale(head_dim: int, base: float, rope_scaling: Mapping[str, Any]) -> Resc
         (head_dim/2,) float64 radians per position, and the attention factor.
     Raises:
         ValueError: an unknown method, an argument that it does not have or that is missing, a number out of its range.
-        TypeError: if ``rope_scaling`` is no mapping.
+        TypeError: if ``rope_scaling`` is no mapping, or holds what is no number where one is asked for.
     Example:
         >>> rescale(4, 100.0, {"rope_type": "linear", "factor": 2.0}).inv_freq
         tensor([0.5000, 0.0500], dtype=torch.float64)
@@ -317,6 +317,11 @@ def rescale(head_dim: int, base: float, rope_scaling: Mapping[str, Any]) -> Resc
     try:
         bound = inspect.signature(method).bind(head_dim, base, **given)
     except TypeError as error:
-        raise ValueError(f"rope_scaling does not fit {rope_scaling['rope_type']!r}: {error}") from error
+        reason = str(error)
+        for name, argument in ARGUMENTS.items():
+            reason = reason.replace(repr(argument), repr(name))
+        raise ValueError(f"rope_scaling does not fit {rope_scaling['rope_type']!r}: {reason}") from error
     rescaled = method(*bound.args, **bound.kwargs)
-    return rescaled if factor is None else rescaled._replace(attention_factor=factor)
+    if factor is None:
+        return rescaled
+    return rescaled._replace(attention_factor=validate.real("attention_factor", factor, above=0))
