@@ -33,7 +33,7 @@ EXPECTED = {
     "Fire": ("score", False, True, True, None, True, False, 2 * 32 + 33 * 4 + 2),
     "Rotary": ("query and key", True, False, True, None, True, True, 0),
     "XPos": ("query and key", True, False, False, None, False, True, 0),
-    "Fox": ("score", True, False, True, None, True, True, 64 * 4 + 4),
+    "Fox": ("score", True, False, False, None, True, True, 64 * 4 + 4),
     "MRope": ("query and key", True, False, True, None, True, True, 0),
     "AxialRotary": ("query and key", True, False, True, None, True, True, 0),
 }
