@@ -32,5 +32,5 @@ def test_rotary_loses_its_induction_beyond_the_training_length_and_by_parts_brin
     assert accuracy(model, induction, 64, batch=32) > 0.95
     assert accuracy(model, induction, 256, batch=24) < 0.4
     untouched = accuracy(model, induction, 128, batch=32)
-    model.scheme = Rotary(16, rescaled=yarn(16, 1e4, 2, 64, beta_fast=4)._replace(attention_factor=1.0))
+    model.scheme = Rotary(16, rope_scaling=yarn(16, 1e4, 2, 64, beta_fast=4)._replace(attention_factor=1.0))
     assert accuracy(model, induction, 128, batch=32) > untouched + 0.3

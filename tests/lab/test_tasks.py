@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc_lib.lab import IGNORE, copy_back, induction, associative_recall, name_position, next_character, reverse
+from posenc_lib.lab import IGNORE, associative_recall, copy_back, induction, name_position, next_character, reverse
 from posenc_lib.lab.text import CHARACTERS, MODULES, characters
 
 TASKS = (reverse, copy_back, induction, associative_recall, name_position)
