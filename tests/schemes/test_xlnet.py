@@ -10,15 +10,12 @@ from hypothesis import strategies as st
 from transformers import XLNetConfig
 from transformers.models.xlnet import modeling_xlnet as oracle
 
+from loops import draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.schemes.transformer_xl import TransformerXL
 from posenc_lib.schemes.xlnet import XLNet, permutation_mask
 
 ORDERS = st.integers(1, 9).flatmap(lambda n: st.permutations(range(n)))
-
-
-def draw(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=dtype)
 
 
 def qkv(batch=2, heads=2, n_queries=5, n_keys=7, head_dim=6, dtype=torch.float64):
@@ -119,13 +116,12 @@ def their_attention(heads, d, dtype, scheme, attn_type="bi"):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("n_queries, n_keys", [(7, 7), (8, 8), (3, 8), (1, 5)])
+@pytest.mark.parametrize("n_queries, n_keys", [(7, 7), (3, 8), (1, 5)])
 @pytest.mark.parametrize("with_segments", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
-def test_attention_agrees_with_rel_attn_core(dtype, n_queries, n_keys, with_segments, masked):
-    scheme = XLNet(2, 6).to(dtype)
-    q, k, v = qkv(n_queries=n_queries, n_keys=n_keys, dtype=dtype)
+def test_attention_agrees_with_rel_attn_core(n_queries, n_keys, with_segments, masked):
+    scheme, dtype = XLNet(2, 6).double(), torch.float64
+    q, k, v = qkv(n_queries=n_queries, n_keys=n_keys)
     layer, model = their_attention(2, 6, dtype, scheme)
     segments = torch.randint(2, (n_keys,))
     differs = segments != segments[n_keys - n_queries :, None]
@@ -199,23 +195,15 @@ def test_their_distances_are_ours_in_another_order_of_columns(attn_type):
 
 
 def test_the_segment_parameters_get_gradients():
+    """attend does not ask for segments, so that no other test sees these gradients."""
     scheme, q = XLNet(2, 3).double(), draw(1, 2, 4, 3)
     segments = torch.tensor([0, 0, 1, 1])
 
     def bias(q, b, table):
-        parameters = {"scheme.segment_query": b, "scheme.segment_table": table}
-        return torch.func.functional_call(_Bias(scheme), parameters, (q, segments))
+        scheme._parameters.update(segment_query=b, segment_table=table)
+        return scheme.segment_bias(q, segments, segments)
 
     assert torch.autograd.gradcheck(bias, (q.requires_grad_(), scheme.segment_query, scheme.segment_table))
-
-
-class _Bias(torch.nn.Module):
-    def __init__(self, scheme):
-        super().__init__()
-        self.scheme = scheme
-
-    def forward(self, q, segments):
-        return self.scheme.segment_bias(q, segments, segments)
 
 
 def test_parameters_are_counted_as_in_the_notebook():
