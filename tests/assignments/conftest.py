@@ -74,8 +74,12 @@ class Course:
             "again": False,
             "student": None,
         }
-        path = grade.grade_class(self.root, argparse.Namespace(**defaults | options))
-        with open(path, newline="") as file:
+        grade.grade_class(self.root, argparse.Namespace(**defaults | options))
+        return self.rows()
+
+    def rows(self) -> dict[str, dict]:
+        """The rows of the table as it is, by student."""
+        with open(self.root / "grades.csv", newline="", encoding="utf-8") as file:
             return {row["student"]: row for row in csv.DictReader(file)}
 
     def autograded(self, student: str):

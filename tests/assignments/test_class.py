@@ -46,23 +46,23 @@ def test_only_the_students_that_are_named_are_graded(small):
     assert table["Bert"]["reason"] == "not graded yet"
 
 
-@pytest.mark.parametrize("broken", ["not a notebook", None], ids=["unreadable", "missing"])
-def test_a_broken_resubmission_leaves_the_score_of_the_last_good_file(small, broken):
+def test_a_broken_resubmission_leaves_the_score_of_the_last_good_file(small):
     path = small.hand_in("a", small.answered(answer="answer = 41"))
     small.grade()
-    path.write_text(broken) if broken else path.unlink()
-    row = small.grade()["a"]
-    assert (row["score"], row["reason"]) == ("50.0", "")
-    assert row["notes"].startswith("the score is of an earlier file; the last one: the")
-    assert small.feedback("a")
+    for broken, reason in ("not a notebook", "the file is not a notebook"), (None, "there is no small.ipynb"):
+        path.write_text(broken) if broken else path.unlink()
+        row = small.grade()["a"]
+        assert (row["score"], row["reason"]) == ("50.0", "")
+        assert row["notes"].startswith(f"the score is of an earlier file; the last one: {reason}")
+        assert small.feedback("a")
 
 
 def test_a_student_who_withdrew_has_no_line(small):
     small.hand_in("stays", small.answered())
     gone = small.hand_in("goes", small.answered())
-    assert set(small.grade()) == {"stays", "goes"}
+    assert set(small.grade(student=["goes"])) == {"stays", "goes"}
     shutil.rmtree(gone.parent.parent)
-    assert set(small.grade()) == {"stays"}
+    assert set(small.grade(student=["goes"])) == {"stays"}
 
 
 def test_a_roster_adds_those_who_handed_in_nothing_and_checks_numbers(small):
@@ -84,13 +84,12 @@ def test_a_roster_adds_those_who_handed_in_nothing_and_checks_numbers(small):
     assert {table[student]["number"] for student in ("Anna", "Bert", "Doris")} == {"007"}
 
 
-def test_a_roster_that_is_none_stops_the_grader_in_words(small):
+def test_a_roster_that_is_none_stops_the_grader_in_words(small, monkeypatch):
     (small.root / "roster.csv").write_text("name\nAnna\n")
     (small.root / "submitted").mkdir()
-    command = [sys.executable, str(grade.HERE / "grade.py"), str(small.root)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith("roster.csv, line 1: there is no column student, only ['name']")
+    monkeypatch.setattr(sys, "argv", ["grade.py", str(small.root)])
+    with pytest.raises(SystemExit, match=r"roster\.csv, line 1: there is no column student, only \['name'\]$"):
+        grade.main()
 
 
 def test_a_written_answer_waits_until_it_was_read_and_again_when_it_changed(small_written):
@@ -120,7 +119,7 @@ def test_how_late_it_was_is_told_and_nbgraders_penalty_taken_off(small, monkeypa
 
     own = small.root / "nbgrader_config.py"
     own.write_text(own.read_text() + "c = get_config()\nc.LateSubmissionPlugin.penalty_method = 'zero'\n")
-    table = small.grade(again=True)
+    table = small.grade(again=True, student=["late", "punctual"])
     assert (table["late"]["score"], table["punctual"]["score"]) == ("0.0", "100.0")
     assert small.grade()["late"]["score"] == "0.0"
 
@@ -181,7 +180,7 @@ def test_what_a_killed_grader_left_behind_is_removed_and_nothing_else(small, tmp
     assert list(left.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["a space", "[1-9]", "what?", "100%", "a#b", "M\xfcller's \""])
+@pytest.mark.parametrize("name", ["a space [1-9] what?", "100% a#b M\xfcller's \""])
 def test_a_class_in_a_folder_of_any_name(small, tmp_path, name):
     small.root = small.root.rename(tmp_path / name)
     small.hand_in("a", small.answered())
