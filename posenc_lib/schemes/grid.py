@@ -144,6 +144,8 @@ def _counts(sections: Sequence[int]) -> list[int]:
     """Numbers of pairs."""
     if isinstance(sections, str) or not isinstance(sections, Sequence):
         raise TypeError(f"sections must be a sequence of integers, got {type(sections).__name__}")
+    if not sections:
+        raise ValueError(f"sections must have at least one entry, got {sections!r}")
     return [validate.integer(f"sections[{a}]", count, at_least=0) for a, count in enumerate(sections)]
 
 

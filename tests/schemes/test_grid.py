@@ -1,4 +1,4 @@
-"""Positions with more than one coordinate: identities, four implementations by others, precision, refusals."""
+"""Positions with more than one coordinate: identities, loops, implementations by others, precision, refusals."""
 
 import math
 from itertools import pairwise
@@ -15,13 +15,21 @@ from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLTextConfi
 from transformers.models.sam.configuration_sam import SamVisionConfig
 from transformers.models.sam.modeling_sam import SamPositionalEmbedding
 
-from loops import assert_refused
+from loops import assert_refused, draw, loop_outputs
+from posenc_lib.attention import attend, scores
 from posenc_lib.exercises.grid import check_joint_positions
-from posenc_lib.schemes.grid import axial_angles, fourier_features, grid_coordinates, rotate_by, section_angles
-from posenc_lib.schemes.rope import LAYOUTS, inverse_frequencies, rotate, rotation_matrix
+from posenc_lib.schemes.grid import (
+    AxialRotary,
+    MRope,
+    axial_angles,
+    fourier_features,
+    grid_coordinates,
+    section_angles,
+)
+from posenc_lib.schemes.rope import LAYOUTS, Rotary, inverse_frequencies, rotate, rotate_by, rotation_matrix
 
 each_layout = pytest.mark.parametrize("layout", LAYOUTS)
-each_grid = pytest.mark.parametrize("height, width", [(1, 1), (1, 7), (5, 3), (7, 9)])
+each_grid = pytest.mark.parametrize("height, width", [(1, 7), (5, 3)])
 each_precision = pytest.mark.parametrize("dtype, near", [(torch.float64, 1e-12), (torch.float32, 2e-6)], ids=str)
 layouts = st.sampled_from(LAYOUTS)
 reals = st.floats(-50, 50)
@@ -29,10 +37,6 @@ reals = st.floats(-50, 50)
 
 def close(left, right, atol=1e-12):
     torch.testing.assert_close(left.double(), right.double(), rtol=0, atol=atol)
-
-
-def random(*shape, dtype=torch.float64):
-    return torch.randn(*shape, dtype=torch.float64).to(dtype)
 
 
 @each_grid
@@ -45,7 +49,7 @@ def test_grid_is_read_row_by_row(height, width):
 @given(st.lists(st.lists(reals, min_size=3, max_size=3), min_size=1, max_size=4), layouts)
 def test_rotate_by_turns_every_pair_by_its_angle(rows, layout):
     angles = torch.tensor(rows, dtype=torch.float64)
-    x = random(2, len(rows), 6)
+    x = draw(2, len(rows), 6)
     pairs = x.unflatten(-1, (3, 2)) if layout == "interleaved" else x.unflatten(-1, (2, 3)).mT
     turned = torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.ones_like(angles), angles)
     parts = torch.view_as_real(turned)
@@ -54,9 +58,9 @@ def test_rotate_by_turns_every_pair_by_its_angle(rows, layout):
 
 @each_layout
 @each_precision
-@pytest.mark.parametrize("shape", [(5, 8), (2, 5, 8), (2, 3, 5, 8)], ids=str)
+@pytest.mark.parametrize("shape", [(5, 8), (2, 3, 5, 8)], ids=str)
 def test_rotate_by_is_rotate_where_the_angles_are_those_of_positions(layout, dtype, near, shape, device):
-    x, p, f = random(*shape, dtype=dtype), torch.tensor([0, 3, -7, 100, 2]), inverse_frequencies(8)
+    x, p, f = draw(*shape, dtype=dtype), torch.tensor([0, 3, -7, 100, 2]), inverse_frequencies(8)
     y = rotate_by(x.to(device), p[:, None] * f, layout)
     assert (y.dtype, y.device.type, y.shape) == (dtype, device.type, x.shape)
     close(y.cpu(), rotate(x, p, f, layout), near)
@@ -66,7 +70,7 @@ def test_rotate_by_is_rotate_where_the_angles_are_those_of_positions(layout, dty
 
 @each_layout
 def test_memory_layout_does_not_matter_and_the_input_stays(layout):
-    angles, base = random(3, 2), random(2, 4, 3, 8)
+    angles, base = draw(3, 2), draw(2, 4, 3, 8)
     for x in (base[..., :4], base[..., ::2], base.transpose(0, 1)[..., 1:5]):
         original = x.clone()
         y = rotate_by(x, angles, layout)
@@ -82,30 +86,16 @@ def test_nothing_to_rotate(layout, shape):
 
 
 @each_layout
-def test_gradients(layout):
-    x, angles = random(2, 3, 4).requires_grad_(), random(3, 2).requires_grad_()
+def test_gradients_also_for_angles_and_frequencies(layout):
+    x, angles = draw(2, 3, 4).requires_grad_(), draw(3, 2).requires_grad_()
     assert torch.autograd.gradcheck(lambda x, a: rotate_by(x, a, layout), (x, angles))
-    v, B = random(3, 2).requires_grad_(), random(4, 2).requires_grad_()
+    v, B = draw(3, 2).requires_grad_(), draw(4, 2).requires_grad_()
     assert torch.autograd.gradcheck(fourier_features, (v, B))
-
-
-@each_layout
-@each_grid
-@pytest.mark.parametrize("shift", [(5, 0), (0, -3), (400, 250)], ids=str)
-def test_axial_scores_do_not_change_when_the_grid_moves_along_an_axis(layout, height, width, shift):
-    v = grid_coordinates(height, width)
-    q, k = random(2, 3, height * width, 16)
-
-    def scores(v):
-        angles = axial_angles(v, 16)
-        return rotate_by(q, angles, layout) @ rotate_by(k, angles, layout).mT
-
-    close(scores(v), scores(v + torch.tensor(shift)), 1e-10)
 
 
 @given(reals, reals, reals, reals, layouts)
 def test_axial_score_is_a_score_of_rows_plus_a_score_of_columns(a, b, c, d, layout):
-    q, k = random(2, 1, 8)
+    q, k = draw(2, 1, 8)
     v, w = torch.tensor([[a, b]], dtype=torch.float64), torch.tensor([[c, d]], dtype=torch.float64)
     score = (rotate_by(q, axial_angles(v, 8, 50.0), layout) * rotate_by(k, axial_angles(w, 8, 50.0), layout)).sum()
     if layout == "half":  # pairs 0, 1 of the rows are the components 0, 1, 4, 5
@@ -120,7 +110,7 @@ def test_axial_score_depends_on_the_pair_of_offsets_and_a_flat_one_does_not():
     """Equal offsets give equal scores anywhere on a grid, and other offsets other scores; on a line rows run on."""
     height, width = 5, 7
     v = grid_coordinates(height, width)
-    q, k = (random(1, 16).expand(height * width, 16) for _ in range(2))
+    q, k = (draw(1, 16).expand(height * width, 16) for _ in range(2))
     angles, p, f = axial_angles(v, 16), torch.arange(height * width), inverse_frequencies(16)
     s, s_flat = rotate_by(q, angles) @ rotate_by(k, angles).T, rotate(q, p, f) @ rotate(k, p, f).T
     by_offset = {}
@@ -136,9 +126,117 @@ def test_axial_score_depends_on_the_pair_of_offsets_and_a_flat_one_does_not():
 
 @given(st.permutations([8, 6, 2]), st.lists(st.integers(0, 3000), min_size=1, max_size=6), layouts)
 def test_equal_coordinates_give_plain_rope_whatever_the_sections(sections, positions, layout):
-    p, f, x = torch.tensor(positions), inverse_frequencies(32, 1e6), random(2, len(positions), 32)
+    p, f, x = torch.tensor(positions), inverse_frequencies(32, 1e6), draw(2, len(positions), 32)
     angles = section_angles(p[:, None].expand(-1, 3), f, sections)
     close(rotate_by(x, angles, layout), rotate(x, p, f, layout), 1e-13)
+
+
+def loop_scores(q, k, queries, keys, omega, layout):
+    """Scores of the formula: pair t turned by omega_t . (w - v), one number at a time, for points v and w of each text.
+
+    ``omega`` is a list of (coordinate, frequency), one per pair.
+    """
+    (batch, heads, n_q, d), n_k = q.shape, k.shape[2]
+    s = torch.empty(batch, heads, n_q, n_k, dtype=torch.float64)
+    for b, h, i, j in torch.cartesian_prod(*(torch.arange(n) for n in s.shape)).tolist():
+        total = 0.0
+        for t, (axis, frequency) in enumerate(omega):
+            first, second = (2 * t, 2 * t + 1) if layout == "interleaved" else (t, t + d // 2)
+            x, y = (complex(z[first], z[second]) for z in (q[b, h, i], k[b, h, j]))
+            angle = (float(keys[b][j][axis]) - float(queries[b][i][axis])) * frequency
+            total += (x.conjugate() * y * complex(math.cos(angle), math.sin(angle))).real
+        s[b, h, i, j] = total / math.sqrt(d)
+    return s
+
+
+# A scheme of each kind by layout, and what it turns each of its 6 pairs by: (coordinate, frequency).
+TURNED = {
+    "axial, 3 axes": (
+        lambda layout: AxialRotary(12, 3, base=50.0, layout=layout),
+        [(axis, 50.0 ** (-2 * t / 4)) for axis in range(3) for t in range(2)],
+    ),
+    "axial, 2 axes": (
+        lambda layout: AxialRotary(12, base=50.0, layout=layout),
+        [(axis, 50.0 ** (-2 * t / 6)) for axis in range(2) for t in range(3)],
+    ),
+    "sections": (
+        lambda layout: MRope(12, (1, 3, 2), base=50.0, layout=layout),
+        [(axis, 50.0 ** (-2 * t / 12)) for t, axis in enumerate([0, 1, 1, 1, 2, 2])],
+    ),
+}
+
+
+@each_layout
+@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("each_text", [False, True])
+def test_scores_and_outputs_are_those_of_the_formula(name, layout, real, each_text):
+    """Points (L, n) shared by the texts or (B, L, n), integers or not; causal in the order of the text."""
+    make, omega = TURNED[name]
+    scheme, n = make(layout), max(axis for axis, _ in omega) + 1
+    points = 30 * torch.rand(2, 5, n).double() - 10 if real else torch.randint(-10, 20, (2, 5, n))
+    keys = points if each_text else points[0]
+    queries = keys[..., 2:, :]
+    q, (k, v) = draw(2, 2, 3, 12), draw(2, 2, 2, 5, 12)
+    s = loop_scores(q, k, queries.expand(2, 3, n), keys.expand(2, 5, n), omega, layout)
+    close(scores(q, k, scheme, queries, keys), s, 1e-12)
+    o = attend(q, k, v, scheme, causal=True, query_positions=queries, key_positions=keys)
+    close(o, loop_outputs(s, v, lambda b, i, j: j <= i + 2), 1e-12)
+    if real:
+        assert (scores(q, k, scheme, queries.long(), keys.long()) - s).abs().max() > 1e-3  # nothing is rounded
+
+
+@each_layout
+@pytest.mark.parametrize("make", [lambda **kw: MRope(12, (3, 1, 2), **kw), lambda **kw: MRope(12, (6,), **kw)])
+def test_on_a_text_m_rope_is_rope(make, layout):
+    """Numbers (L,) stand for the same coordinate on every axis."""
+    q, k, p = draw(1, 2, 4, 12), draw(1, 2, 7, 12), torch.tensor([5, 0, 3000, -2, 7, 7, 8])
+    expected = scores(q, k, Rotary(12, layout=layout), p[3:], p)
+    close(scores(q, k, make(layout=layout), p[3:], p), expected)
+    every_axis = p[:, None].expand(-1, make().num_axes)
+    close(scores(q, k, make(layout=layout), every_axis[3:], every_axis), expected)
+    close(scores(q, k, make(layout=layout)), scores(q, k, Rotary(12, layout=layout)))
+
+
+def test_one_axis_is_rope_and_equal_coordinates_are_rope_of_a_part():
+    q, k, p = draw(1, 2, 4, 12), draw(1, 2, 4, 12), torch.tensor([5, 0, 3000, -2])
+    close(scores(q, k, AxialRotary(12, 1), p[:, None], p[:, None]), scores(q, k, Rotary(12), p, p))
+    parts = [scores(q[..., h], k[..., h], Rotary(6), p, p) for h in (slice(6), slice(6, 12))]
+    close(scores(q, k, AxialRotary(12), p, p), sum(parts) / 2**0.5)
+
+
+@pytest.mark.parametrize("each_text", [False, True])
+def test_m_rope_is_that_of_qwen2_vl(each_text, monkeypatch):
+    """Their function that applies cosines and sines, to 1e-10: its angles here are in float64, as ours are."""
+    sections, d, base = (16, 24, 24), 128, 1e6
+    config = Qwen2VLTextConfig(
+        hidden_size=2 * d,
+        num_attention_heads=2,
+        rope_parameters={"rope_type": "default", "rope_theta": base, "mrope_section": list(sections)},
+    )
+    theirs = qwen.Qwen2VLRotaryEmbedding(config)
+    pictures = torch.stack([torch.randint(0, high, (2, 9)) for high in (40, 70, 110)], dim=-1)
+    v = pictures if each_text else pictures[0]
+    freqs = v.expand(2, 9, 3).movedim(-1, 0)[..., None] * base ** (-torch.arange(0, d, 2).double() / d)
+    cos, sin = (theirs.recomposition_frequencies(x) for x in (freqs.cos(), freqs.sin()))
+    q, k = draw(2, 2, 2, 9, d)
+    scheme = MRope(d, sections, base, layout="half")
+    turned = qwen.apply_rotary_pos_emb(q, k, cos, sin)
+    for ours, expected in zip(scheme.at(v, like=q).transform(q, k), turned, strict=True):
+        close(ours, expected, 1e-10)
+    close(scores(q, k, scheme, v, v), turned[0] @ turned[1].mT / d**0.5, 1e-10)
+    interleaved = MRope(d, sections, base)
+    assert (interleaved.at(v, like=q).transform(q, k)[0] - turned[0]).abs().max() > 0.1
+
+
+def test_frequencies_and_coordinates_stay_exact_in_a_bfloat16_model():
+    """In bfloat16 itself 257 and 258 would be the same row."""
+    for scheme in (MRope(8, (2, 2)), AxialRotary(8)):
+        before, v = scheme.inv_freq.clone(), torch.tensor([[0, 257], [0, 258], [100_001, 3]])
+        cos, sin = scheme.bfloat16().per_token(v)
+        assert torch.equal(scheme.inv_freq, before)
+        angles = section_angles(v, before, (2, 2)) if isinstance(scheme, MRope) else axial_angles(v, 8)
+        close(torch.atan2(sin, cos).cos(), angles.cos(), 1e-12)
 
 
 def test_pinned_angles():
@@ -158,7 +256,7 @@ def test_pinned_angles():
 @each_grid
 @pytest.mark.parametrize("head_dim", [8, 64])
 def test_axial_is_that_of_rotary_embedding_torch(height, width, head_dim):
-    theirs, x = RotaryEmbedding(head_dim // 2, theta=500, cache_if_possible=False), random(2, height * width, head_dim)
+    theirs, x = RotaryEmbedding(head_dim // 2, theta=500, cache_if_possible=False), draw(2, height * width, head_dim)
     theirs.freqs.data = 500.0 ** (-torch.arange(0, head_dim // 2, 2).double() / (head_dim // 2))
     expected = apply_rotary_emb(theirs.get_axial_freqs(height, width), x.unflatten(1, (height, width)))
     ours = rotate_by(x, axial_angles(grid_coordinates(height, width), head_dim, 500))
@@ -166,7 +264,7 @@ def test_axial_is_that_of_rotary_embedding_torch(height, width, head_dim):
 
 
 def test_axial_with_three_axes_is_that_of_rotary_embedding_torch():
-    theirs, x = RotaryEmbedding(4), random(3 * 2 * 5, 12)
+    theirs, x = RotaryEmbedding(4), draw(3 * 2 * 5, 12)
     expected = apply_rotary_emb(theirs.get_axial_freqs(3, 2, 5).double(), x.unflatten(0, (3, 2, 5)))
     v = torch.cartesian_prod(torch.arange(3), torch.arange(2), torch.arange(5))
     close(rotate_by(x, axial_angles(v, 12)), expected.flatten(0, 2), 2e-6)
@@ -176,7 +274,7 @@ def test_axial_with_three_axes_is_that_of_rotary_embedding_torch():
 def test_axial_is_that_of_the_image_encoder_of_qwen2_vl(height, width):
     config = Qwen2VLVisionConfig(embed_dim=96, num_heads=3)
     theirs, v = qwen.Qwen2VLVisionRotaryEmbedding(config), grid_coordinates(height, width)
-    q, k = random(2, height * width, 3, 32, dtype=torch.float32)  # their shape: tokens, heads, d
+    q, k = draw(2, height * width, 3, 32, dtype=torch.float32)  # their shape: tokens, heads, d
     cos, sin = theirs(q, v)
     angles = axial_angles(v, 32, config.rope_parameters["rope_theta"])
     for x, expected in zip((q, k), qwen.apply_rotary_pos_emb_vision(q, k, cos, sin), strict=True):
@@ -192,7 +290,7 @@ def test_sections_are_those_of_qwen2_vl(sections):
     )
     theirs = qwen.Qwen2VLRotaryEmbedding(config)
     v = torch.tensor([[0, 0, 0], [1, 1, 1], [2, 2, 2], [2, 2, 3], [2, 3, 2], [2, 3, 3], [9, 4, 4], [30, 70, 110]])
-    q, k = random(2, 1, 2, len(v), 128, dtype=torch.float32)
+    q, k = draw(2, 1, 2, len(v), 128, dtype=torch.float32)
     cos, sin = theirs(q, v.T[:, None])
     angles = section_angles(v, inverse_frequencies(128, 1e6), sections)
     for x, expected in zip((q, k), qwen.apply_rotary_pos_emb(q, k, cos, sin), strict=True):
@@ -215,7 +313,7 @@ def test_coordinates_of_words_and_a_picture_are_those_of_qwen2_vl(sizes):
 
 @given(st.integers(1, 3), st.integers(1, 9), reals)
 def test_kernel_of_fourier_features_depends_on_the_difference_only(n, m, shift):
-    v, w, B = random(4, n), random(5, n), random(m, n)
+    v, w, B = draw(4, n), draw(5, n), draw(m, n)
     kernel = fourier_features(v, B) @ fourier_features(w, B).T
     close(kernel, torch.cos(2 * math.pi * ((v[:, None] - w) @ B.T)).sum(-1), 1e-12)
     close(kernel, fourier_features(v + shift, B) @ fourier_features(w + shift, B).T, 1e-10)
@@ -223,14 +321,14 @@ def test_kernel_of_fourier_features_depends_on_the_difference_only(n, m, shift):
 
 
 def test_fourier_features_are_the_orbit_of_one_vector():
-    v, B = random(5, 2), random(3, 2)
+    v, B = draw(5, 2), draw(3, 2)
     start = torch.cat([torch.ones(3), torch.zeros(3)]).double().expand(5, 6)
     close(rotate_by(start, 2 * math.pi * v @ B.T, "half"), fourier_features(v, B))
 
 
 def test_normal_frequencies_give_a_gaussian_kernel_on_average():
     delta, m = torch.tensor([[0.0, 0.0], [0.05, 0.0], [0.0, -0.05], [0.1, 0.1], [0.3, -0.2]]).double(), 200_000
-    kernel = fourier_features(delta, 2 * random(m, 2))[:, :m].mean(-1)
+    kernel = fourier_features(delta, 2 * draw(m, 2))[:, :m].mean(-1)
     close(kernel, torch.exp(-2 * math.pi**2 * 4 * delta.square().sum(-1)), 5 / m**0.5)
 
 
@@ -239,7 +337,7 @@ def test_normal_frequencies_give_a_gaussian_kernel_on_average():
 )
 def test_fourier_features_are_those_of_perceiver(n, bands, resolution):
     """Theirs: linearly spaced bands per axis, in half periods, sines first."""
-    v = random(11, n).clamp(-1, 1)
+    v = draw(11, n).clamp(-1, 1)
     theirs = generate_fourier_features(v[None], bands, resolution, concat_pos=False)
     B = torch.block_diag(*(torch.linspace(1, res / 2, bands)[:, None] for res in resolution)) / 2
     cos, sin = fourier_features(v, B).chunk(2, dim=-1)
@@ -256,7 +354,7 @@ def test_fourier_features_are_those_of_segment_anything():
 
 @pytest.mark.parametrize("dtype, near", [(torch.float32, 1e-6), (torch.bfloat16, 8e-3)], ids=str)
 def test_fourier_features_keep_dtype_and_device_and_exact_angles(dtype, near, device):
-    v, B = random(4, 5, 2, dtype=dtype), 50 * random(6, 2)
+    v, B = draw(4, 5, 2, dtype=dtype), 50 * draw(6, 2)
     y = fourier_features(v.to(device), B)
     assert (y.dtype, y.device.type, y.shape) == (dtype, device.type, (4, 5, 12))
     close(y.cpu(), fourier_features(v.double(), B), near)
@@ -273,6 +371,7 @@ def test_coordinates_may_be_integers_or_real_numbers(dtype, device):
 
 
 V, F4, X = torch.zeros(3, 2), inverse_frequencies(8), torch.zeros(1, 3, 8)
+Q = torch.zeros(1, 2, 3, 8)
 REFUSED = [
     (lambda: grid_coordinates(0, 3), ValueError, ["height", "0"]),
     (lambda: grid_coordinates(3, 2.5), ValueError, ["width", "2.5"]),
@@ -294,14 +393,30 @@ REFUSED = [
     (lambda: section_angles(V, F4, 4), TypeError, ["sections", "int"]),
     (lambda: section_angles(V, F4[None], [2, 2]), ValueError, ["inv_freq", "(1, 4)"]),
     (lambda: section_angles(V, F4.long(), [2, 2]), TypeError, ["inv_freq", "int64"]),
-    (lambda: rotate_by(X, torch.zeros(3, 3)), ValueError, ["(3, 6)", "(1, 3, 8)"]),
-    (lambda: rotate_by(X, torch.zeros(2, 4)), ValueError, ["(2, 8)", "(1, 3, 8)"]),
+    (lambda: rotate_by(X, torch.zeros(3, 3)), ValueError, ["3 angles of 3 pairs", "(1, 3, 8)"]),
+    (lambda: rotate_by(X, torch.zeros(2, 4)), ValueError, ["2 angles of 4 pairs", "(1, 3, 8)"]),
     (lambda: rotate_by(X, torch.zeros(3, 4), "pairs"), ValueError, ["layout", "'pairs'"]),
     (lambda: rotate_by(X, torch.zeros(4)), ValueError, ["angles", "(4,)"]),
     (lambda: rotate_by(X, torch.zeros(3, 4).long()), TypeError, ["angles", "int64"]),
     (lambda: rotate_by(X.long(), torch.zeros(3, 4)), TypeError, ["x", "int64"]),
     (lambda: rotate_by(X[0, 0], torch.zeros(3, 4)), ValueError, ["x", "(8,)"]),
     (lambda: rotate_by([0.0], torch.zeros(3, 4)), TypeError, ["x", "list"]),
+    (lambda: MRope(8, (1, 2)), ValueError, ["sections", "pairs", "4", "[1, 2]", "3"]),
+    (lambda: MRope(8, (5, -1)), ValueError, ["sections[1]", "-1"]),
+    (lambda: MRope(8, ()), ValueError, ["sections", "at least one", "()"]),
+    (lambda: MRope(8, 4), TypeError, ["sections", "int"]),
+    (lambda: MRope(7, (1, 2)), ValueError, ["head_dim", "7"]),
+    (lambda: MRope(8, (2, 2), layout="pairs"), ValueError, ["layout", "'pairs'"]),
+    (lambda: AxialRotary(6), ValueError, ["head_dim", "4", "6"]),
+    (lambda: AxialRotary(8, 0), ValueError, ["num_axes", "at least 1", "0"]),
+    (lambda: AxialRotary(8, 1.5), ValueError, ["num_axes", "1.5"]),
+    (lambda: AxialRotary(8, "2"), TypeError, ["num_axes", "'2'"]),
+    (lambda: AxialRotary(8, base=0), ValueError, ["base", "0"]),
+    (lambda: scores(Q, Q, AxialRotary(8), V[:, :1], V), ValueError, ["query_positions", "(L, 2)", "(3, 1)"]),
+    (lambda: scores(Q, Q, AxialRotary(8), V, V[:2]), ValueError, ["key_positions", "3", "2"]),
+    (lambda: scores(Q, Q, MRope(8, (2, 2)), V, V.expand(4, 3, 2)), ValueError, ["key_positions", "B = 1", "4"]),
+    (lambda: scores(Q, Q, MRope(8, (2, 2)), V > 0, V), TypeError, ["query_positions", "bool"]),
+    (lambda: scores(Q[..., :4], Q[..., :4], MRope(8, (2, 2))), ValueError, ["head_dim = 8", "4"]),
     (lambda: fourier_features(V.long(), torch.zeros(4, 2)), TypeError, ["coordinates", "int64"]),
     (lambda: fourier_features([0.5], torch.zeros(4, 2)), TypeError, ["coordinates", "list"]),
     (lambda: fourier_features(V, torch.zeros(4, 3)), ValueError, ["coordinates", "3", "(3, 2)"]),
