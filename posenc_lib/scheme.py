@@ -166,7 +166,8 @@ class PositionScheme(nn.Module):
 
 
 def _shown(value: object) -> str:
-    return f"{float(value):g}" if isinstance(value, float | Tensor) else repr(value)
+    value = value.item() if isinstance(value, Tensor) else value
+    return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
 class DistanceBias(PositionScheme):
