@@ -1,16 +1,12 @@
 """A class of forty in which every known attack on the grader, and every accident, stands once among good work."""
 
 import contextlib
-import csv
 import os
-import random
 import re
-import shutil
 import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
@@ -19,6 +15,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 import grade
 from submission import identity
+
+pytestmark = pytest.mark.xdist_group("attacks")  # graded once
 
 NAME = "02_sinusoidal"
 LIMIT = 100  # seconds for a submission
@@ -235,11 +233,6 @@ def lay_out(built, handed_in: dict) -> None:
             path.write_text(path.read_text().replace("SURROGATE", "\\ud800"))
 
 
-def command(root: Path) -> list[str]:
-    """The grader, as `make grade` starts it."""
-    return [sys.executable, str(grade.HERE / "grade.py"), str(root), "--seconds=10", f"--limit={LIMIT}"]
-
-
 def watched(process: subprocess.Popen) -> int:
     """Bytes that the grader's own processes held at most together, without those of the submissions."""
     most = 0
@@ -255,12 +248,6 @@ def watched(process: subprocess.Popen) -> int:
     return most
 
 
-def rows(root: Path) -> dict[str, dict]:
-    """The table, by student."""
-    with open(root / "grades.csv", newline="", encoding="utf-8") as file:
-        return {row["student"]: row for row in csv.DictReader(file)}
-
-
 @pytest.fixture(scope="module")
 def graded(confined, course_in, tmp_path_factory):
     """The class of forty, graded once by the command, in a folder with a space and an umlaut in its path."""
@@ -272,16 +259,14 @@ def graded(confined, course_in, tmp_path_factory):
         handed_in = a_class(built, server.getsockname()[1])
         assert len(handed_in) == 40
         lay_out(built, handed_in)
-        shutil.copytree(root, copy := root.with_name("killed"), symlinks=True)
         temporary = tmp_path_factory.mktemp("temporary")
         started, environment = time.monotonic(), os.environ | {"TMPDIR": str(temporary)}
-        process = subprocess.Popen(command(root), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        command = [sys.executable, str(grade.HERE / "grade.py"), str(root), "--seconds=10", f"--limit={LIMIT}"]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         memory = watched(process)
         print(f"40 submissions in {time.monotonic() - started:.0f} s; memory of the grader {memory / 2**30:.2f} GB")
         assert process.returncode == 0, process.stdout.read().decode()
-    return SimpleNamespace(
-        course=built, handed_in=handed_in, rows=rows(root), memory=memory, temporary=temporary, copy=copy
-    )
+    return SimpleNamespace(course=built, handed_in=handed_in, rows=built.rows(), memory=memory, temporary=temporary)
 
 
 def lost(built, fails: list[str]) -> float:
@@ -386,18 +371,3 @@ def test_pictures_lists_and_small_html_arrive(graded):
     assert "javascript:alert(3)" in page  # as text
     for part in ("alert(1)", "onerror", 'href="javascript'):
         assert part not in page, part
-
-
-def test_killed_at_three_moments_and_run_again_it_writes_the_same_table(graded, tmp_path):
-    environment, moment = os.environ | {"TMPDIR": str(tmp_path)}, random.Random(0)
-    for _ in range(3):
-        run = subprocess.Popen(command(graded.copy), env=environment, stderr=subprocess.DEVNULL)
-        time.sleep(moment.uniform(5, 25))
-        run.kill()
-        run.wait()
-    done = len(grade.history(graded.copy))
-    assert 0 < done < 40
-    subprocess.run(command(graded.copy), env=environment, check=True, capture_output=True)
-    assert len({record["student"] for record in grade.history(graded.copy)}) == 40
-    assert rows(graded.copy) == graded.rows
-    assert list(tmp_path.iterdir()) == []
