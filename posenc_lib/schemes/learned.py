@@ -22,19 +22,19 @@ def positions_without_padding(is_padding: Tensor) -> Tensor:
     Args:
         is_padding: (B, L) bool, True where a token is padding.
     Returns:
-        (B, L) int64: 0, 1, 2, ... for the real tokens of each sequence, 0 for padding, which a mask must hide.
+        (B, L) int64: 0, 1, 2, ... for the real tokens of each sequence, -1 for padding, which a mask must hide.
     Raises:
         TypeError: if ``is_padding`` is not bool.
         ValueError: if it has not two axes.
     Source: fairseq's ``make_positions``, used by RoBERTa (arXiv:1907.11692) and OPT (arXiv:2205.01068).
     Example:
         >>> positions_without_padding(torch.tensor([[True, True, False, False, False]]))
-        tensor([[0, 0, 0, 1, 2]])
+        tensor([[-1, -1,  0,  1,  2]])
     """
     validate.tensor("is_padding", is_padding, shape="(B, L)")
     if is_padding.dtype != torch.bool:
         raise TypeError(f"is_padding must be bool, got {is_padding.dtype}")
-    return ((~is_padding).cumsum(-1) - 1).masked_fill(is_padding, 0)
+    return ((~is_padding).cumsum(-1) - 1).masked_fill(is_padding, -1)
 
 
 class Learned(PositionScheme):
@@ -42,7 +42,8 @@ class Learned(PositionScheme):
 
     Args:
         dim: width D of the input.
-        max_length: number of rows; positions 0..max_length-1 are possible.
+        max_length: number of rows; positions 0..max_length-1 are possible, and -1 for padding, to which nothing is
+            added (as fairseq's row for padding, which stays zero).
     Example:
         >>> scheme = Learned(4, max_length=8)
         >>> torch.equal(scheme.embed(torch.zeros(1, 3, 4), torch.arange(3))[0], scheme.table[:3])
@@ -61,12 +62,14 @@ class Learned(PositionScheme):
         """x (B, L, D) plus the rows of ``positions`` (L,) or (B, L).
 
         Raises:
-            ValueError: if a position is negative or beyond the table.
+            ValueError: if a position is less than -1 or beyond the table.
         """
         validate.embedded(x, positions, self.dim)
-        outside = positions[(positions < 0) | (positions >= len(self.table))]
+        outside = positions[(positions < -1) | (positions >= len(self.table))]
         if len(outside):
             raise ValueError(
-                f"positions must be in 0..{len(self.table) - 1}, the rows of the table, got {int(outside[0])}"
+                f"positions must be in 0..{len(self.table) - 1}, the rows of the table, or -1 for padding, "
+                f"got {int(outside[0])}"
             )
-        return x + self.table[positions.long()].to(x)
+        rows = self.table[positions.clamp(min=0).long()]
+        return x + rows.where((positions >= 0)[..., None], 0.0).to(x)

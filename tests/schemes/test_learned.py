@@ -47,7 +47,7 @@ def test_input_is_that_of_gpt_2(length, past):
 
 @given(masks)
 def test_positions_are_counted_one_by_one(mask):
-    expected = [[0 if hidden else sum(not m for m in row[:i]) for i, hidden in enumerate(row)] for row in mask]
+    expected = [[-1 if hidden else sum(not m for m in row[:i]) for i, hidden in enumerate(row)] for row in mask]
     ours = positions_without_padding(torch.tensor(mask))
     assert ours.dtype == torch.int64
     assert ours.tolist() == expected
@@ -58,8 +58,7 @@ def test_positions_are_those_of_roberta(mask, padding_idx):
     is_padding = torch.tensor(mask)
     tokens = torch.where(is_padding, padding_idx, 9)
     theirs = RobertaEmbeddings.create_position_ids_from_input_ids(tokens, padding_idx)
-    ours = positions_without_padding(is_padding) + padding_idx + 1
-    assert torch.equal(ours.where(~is_padding, padding_idx), theirs)  # theirs keeps a row for padding
+    assert torch.equal(positions_without_padding(is_padding) + padding_idx + 1, theirs)
 
 
 @given(masks)
@@ -67,8 +66,17 @@ def test_rows_are_those_of_opt(mask):
     is_padding = torch.tensor(mask)
     theirs = OPTLearnedPositionalEmbedding(12, 4)
     with torch.no_grad():
-        expected = theirs((~is_padding).long())[~is_padding]
-        assert torch.equal(theirs.weight[positions_without_padding(is_padding) + 2][~is_padding], expected)
+        expected = theirs((~is_padding).long())
+        assert torch.equal(theirs.weight[positions_without_padding(is_padding) + 2], expected)
+
+
+def test_nothing_is_added_to_padding():
+    scheme, x = Learned(6, 10), torch.randn(1, 5, 6)
+    y = scheme.embed(x, torch.tensor([[-1, -1, 0, 1, 2]]))
+    assert torch.equal(y[0, :2], x[0, :2])
+    assert torch.equal(y[0, 2:], x[0, 2:] + scheme.table[:3])
+    y.sum().backward()
+    assert (scheme.table.grad[3:] == 0).all()
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -165,7 +173,7 @@ REFUSED = [
     (lambda: Learned(0, 8), ValueError, ("dim", "at least 1", "0")),
     (lambda: Learned(None, 8), TypeError, ("dim", "None")),
     (lambda: Learned(8, 3).embed(X, P3 + 1), ValueError, ("positions", "0..2", "got 3")),
-    (lambda: Learned(8, 3).embed(X, P3 - 1), ValueError, ("positions", "0..2", "got -1")),
+    (lambda: Learned(8, 3).embed(X, P3 - 2), ValueError, ("positions", "0..2", "got -2")),
     (lambda: Learned(8, 3).embed(X, P3[None] + 2), ValueError, ("positions", "0..2", "got 3")),
     (lambda: Learned(6, 3).embed(X, P3), ValueError, ("x must", "6", "8")),
     (lambda: Learned(8, 3).embed(X[0], P3), ValueError, ("x must", "(3, 8)")),
