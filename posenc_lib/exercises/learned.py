@@ -67,7 +67,7 @@ check_opt_rows = Check(
         ),
         (
             "padding has row 1; you gave it the row of position 0",
-            lambda tokens, padding: positions_without_padding(tokens == padding) + 2,
+            lambda tokens, padding: _rows(tokens, padding).clamp(min=2),
         ),
         (
             "the first real token has row 2; you start at 3, because the running sum starts at 1",
@@ -75,7 +75,7 @@ check_opt_rows = Check(
         ),
         (
             "you returned positions; the table has two rows before the first of them",
-            lambda tokens, padding: _rows(tokens, padding) - 2,
+            lambda tokens, padding: (_rows(tokens, padding) - 2).clamp(min=0),
         ),
         (
             "you returned positions; the table has two rows before the first of them",
