@@ -65,11 +65,12 @@ def test_library_alone(installed, capsys, tmp_path):
 
 @pytest.mark.parametrize("name", check_setup.LIBRARY)
 def test_without_what_the_library_needs_it_is_not_called_complete(installed, capsys, name):
-    installed[name] = None
+    installed[name] = installed["tqdm"] = None
     assert check_setup.main() == 1
     printed = capsys.readouterr().out
     assert f"✗ {name:<12} not installed" in printed
     assert LIBRARY_IS_COMPLETE not in printed
+    assert "Something that the library itself needs is missing" in printed
 
 
 @pytest.mark.parametrize(

@@ -193,10 +193,11 @@ def test_readme_shows_a_model_that_runs():
     exec(program, names)
     x, layers, scheme = (names[name] for name in ("x", "layers", "scheme"))
     assert x.shape == (8, 100, 64)
-    same = torch.randn(1, 3, 64)[:, [0, 1, 2, 2]]
-    swapped = same[:, [1, 0, 2, 2]]
-    outputs = [layers[0](text, scheme.at(4, like=text))[:, -1] for text in (same, swapped)]
-    assert not torch.allclose(*outputs, atol=1e-4), "position must matter"
+    text = torch.randn(1, 4, 64)
+    here = scheme.at(4, like=text)
+    output, swapped = (layers[0](t, here) for t in (text, text[:, [1, 0, 2, 3]]))
+    assert not torch.allclose(output[:, -1], swapped[:, -1], atol=1e-4), "position must matter"
+    assert torch.allclose(output[:, :2], layers[0](text[:, :2], scheme.at(2, like=text)), atol=1e-5), "it is causal"
 
 
 def test_readme_names_the_version():

@@ -44,9 +44,18 @@ def test_other_good_values_come_back():
     assert validate.last_axis("x", x, 5) is x
     assert validate.width("dim", 2) == 2
     assert validate.choice("layout", "half", ("interleaved", "half")) == "half"
+    assert validate.vectors("x", x) is x
+    for p in (torch.arange(3), torch.zeros(2, 1, 3, dtype=torch.int8)):
+        assert validate.positions("p", p, length=3) is p
+        assert validate.coordinates("p", p) is p
+    assert validate.coordinates("p", x) is x
+    assert validate.vector("p", INTS, length=3) is INTS
+    assert validate.heads("q", Q, 2, 4) is validate.heads("q", Q, None, 4) is Q
+    for p in (INTS, INTS.expand(2, -1)):
+        validate.embedded(X, p, 8)
 
 
-INTS, FLOATS = torch.arange(3), torch.zeros(3)
+INTS, FLOATS, Q, X = torch.arange(3), torch.zeros(3), torch.zeros(1, 2, 3, 4), torch.zeros(2, 3, 8)
 REFUSED = [
     (lambda: validate.real("base", "10"), TypeError, ("base", "'10'", "str")),
     (lambda: validate.real("base", None), TypeError, ("base", "None")),
@@ -76,8 +85,29 @@ REFUSED = [
     (lambda: validate.positions("p", [0, 1]), TypeError, ("p", "list")),
     (lambda: validate.positions("p", FLOATS), TypeError, ("p", "float32")),
     (lambda: validate.positions("p", FLOATS.bool()), TypeError, ("p", "bool")),
-    (lambda: validate.positions("p", INTS[None]), ValueError, ("p", "(1, 3)")),
+    (lambda: validate.positions("p", INTS[0]), ValueError, ("p", "(..., L)", "single number")),
     (lambda: validate.positions("p", INTS, length=4), ValueError, ("p", "4", "got 3")),
+    (lambda: validate.positions("p", INTS.view(3, 1), length=3), ValueError, ("p", "3", "got 1")),
+    (lambda: validate.vector("p", [0, 1]), TypeError, ("p", "list", "(L,)")),
+    (lambda: validate.vector("p", INTS[None]), ValueError, ("p", "(L,)", "(1, 3)")),
+    (lambda: validate.vector("p", FLOATS), TypeError, ("p", "float32")),
+    (lambda: validate.vector("p", INTS, length=2), ValueError, ("p", "2", "got 3")),
+    (lambda: validate.coordinates("p", [0.5]), TypeError, ("p", "list")),
+    (lambda: validate.coordinates("p", INTS > 1), TypeError, ("p", "bool")),
+    (lambda: validate.coordinates("p", FLOATS + 0j), TypeError, ("p", "complex64")),
+    (lambda: validate.vectors("x", [1.0]), TypeError, ("x", "list", "(..., L, d)")),
+    (lambda: validate.vectors("x", FLOATS), ValueError, ("x", "(..., L, d)", "(3,)")),
+    (lambda: validate.vectors("x", INTS[None]), TypeError, ("x", "int64")),
+    (lambda: validate.heads("q", Q[0], 2, 4), ValueError, ("q", "(B, H, L, d)", "(2, 3, 4)")),
+    (lambda: validate.heads("q", Q, 2, 6), ValueError, ("q", "head_dim = 6", "got 4")),
+    (lambda: validate.heads("q", Q, 3, 4), ValueError, ("q", "num_heads = 3", "got 2")),
+    (lambda: validate.heads("q", None, 3, 4), TypeError, ("q", "NoneType")),
+    (lambda: validate.embedded(X[0], INTS, 8), ValueError, ("x", "(B, L, D)", "(3, 8)")),
+    (lambda: validate.embedded(X.long(), INTS, 8), TypeError, ("x", "int64")),
+    (lambda: validate.embedded(X, INTS, 6), ValueError, ("x", "width 6", "got 8")),
+    (lambda: validate.embedded(X, FLOATS, 8), TypeError, ("positions", "float32")),
+    (lambda: validate.embedded(X, INTS[:2], 8), ValueError, ("positions", "(3,)", "(2, 3)", "got (2,)")),
+    (lambda: validate.embedded(X, INTS[None], 8), ValueError, ("positions", "(2, 3)", "got (1, 3)")),
 ]
 
 

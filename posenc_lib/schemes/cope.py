@@ -144,6 +144,7 @@ class Cope(PositionScheme):
     """
 
     places = ("score",)
+    relative = True
 
     def __init__(self, head_dim: int, max_position: int = 64):
         super().__init__()

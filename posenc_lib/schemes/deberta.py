@@ -86,6 +86,7 @@ class Deberta(PositionScheme):
     """
 
     places = ("score",)
+    relative = True
     variants = {"v2": {"position_buckets": 8}}
 
     def __init__(self, num_heads: int, head_dim: int, max_relative_positions: int, position_buckets: int | None = None):

@@ -68,6 +68,7 @@ class Fox(PositionScheme):
     """
 
     places = ("score",)
+    relative = True
 
     def __init__(self, dim: int, num_heads: int):
         super().__init__()

@@ -193,7 +193,7 @@ class AxialRotary(Rotary):
         tensor([[3.0000, 0.0300, 5.0000, 0.0500]], dtype=torch.float64)
     """
 
-    variants = {"three axes": {"num_axes": 3, "head_dim": 24}, "half": {"layout": "half"}}
+    variants = {"four axes": {"num_axes": 4}, "half": {"layout": "half"}}
 
     def __init__(self, head_dim: int, num_axes: int = 2, base: float = 10_000.0, layout: str = "interleaved"):
         super().__init__(head_dim, base, layout)

@@ -78,6 +78,7 @@ class Huang(PositionScheme):
     """
 
     places = ("score",)
+    relative = True
     variants = {f"M{method}": {"method": method} for method in METHODS[:3]}
 
     def __init__(self, head_dim: int, max_length: int, method: int = 4):

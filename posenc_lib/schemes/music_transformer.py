@@ -62,6 +62,7 @@ class MusicTransformer(PositionScheme):
     """
 
     places = ("score",)
+    relative = True
     variants = {"per head": {"num_heads": 4}}
 
     def __init__(self, head_dim: int, max_length: int, num_heads: int | None = None):

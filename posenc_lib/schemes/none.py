@@ -23,3 +23,4 @@ class NoPosition(PositionScheme):
     """
 
     places = ()
+    relative = True

@@ -54,6 +54,7 @@ class Shaw(PositionScheme):
     """
 
     places = ("score", "value")
+    relative = True
     variants = {"per head": {"num_heads": 4}}
 
     def __init__(self, head_dim: int, clip: int, num_heads: int | None = None):

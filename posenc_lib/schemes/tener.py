@@ -35,6 +35,7 @@ class Tener(PositionScheme):
     """
 
     places = ("score",)
+    relative = True
 
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__()

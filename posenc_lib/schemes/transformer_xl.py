@@ -97,6 +97,7 @@ class TransformerXL(PositionScheme):
     """
 
     places = ("score",)
+    relative = True
 
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__()

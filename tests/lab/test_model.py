@@ -1,40 +1,78 @@
-"""The tiny transformer: shapes, seeds, causality, and a scheme that reaches the input and every layer."""
+"""The tiny transformer: shapes, seeds, causality, texts of different length, and training."""
 
 import pytest
 import torch
 from torch import nn
 
 from posenc_lib.lab import IGNORE, TinyTransformer, accuracy, copy_back, reverse, train
-from posenc_lib.scheme import PositionScheme
+from posenc_lib.schemes.fox import Fox
+from posenc_lib.schemes.grid import AxialRotary, MRope, grid_coordinates
+from posenc_lib.schemes.learned import positions_without_padding
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
+from posenc_lib.schemes.shaw import Shaw
 from posenc_lib.schemes.sinusoidal import Sinusoidal
+from posenc_lib.schemes.t5 import T5Bias
 
 
-class Recorder(PositionScheme):
-    """Remembers which hooks were called with which positions."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-
-    def embed(self, x, positions):
-        self.calls.append(("embed", positions.tolist()))
-        return x
-
-    def transform(self, x, positions):
-        self.calls.append(("transform", positions.tolist()))
-        return x
-
-
-def test_shapes_and_hooks():
-    scheme = Recorder()
-    model = TinyTransformer(scheme, vocabulary=7, classes=5, dim=12, heads=3, layers=2)
+def test_shapes():
+    model = TinyTransformer(NoPosition(), vocabulary=7, classes=5, dim=12, num_heads=3, num_layers=2)
     assert model(torch.zeros(2, 4, dtype=torch.int64)).shape == (2, 4, 5)
-    assert scheme.calls == [("embed", [0, 1, 2, 3])] + 4 * [("transform", [0, 1, 2, 3])]
-    scheme.calls.clear()
-    model(torch.zeros(2, 3, dtype=torch.int64), positions=torch.tensor([7, 8, 9]))
-    assert {tuple(positions) for _, positions in scheme.calls} == {(7, 8, 9)}
+    assert TinyTransformer(NoPosition(), 7, dim=4)(torch.zeros(2, 4, dtype=torch.int64)).shape == (2, 4, 7)
+    assert len(model.blocks) == 2
+
+
+REACHED = {
+    "input": Sinusoidal(64),
+    "query and key": Rotary(16),
+    "score": T5Bias(4),
+    "value": Shaw(16, 4),
+    "the text": Fox(64, 4),
+    "a grid": MRope(16, (2, 3, 3)),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("place", REACHED)
+def test_positions_reach_the_scheme_at_every_place(place):
+    model, tokens = TinyTransformer(REACHED[place], 9).eval(), torch.randint(9, (2, 5))
+    model.load_state_dict({name: 3 * w if "weight" in name else w for name, w in model.state_dict().items()})
+    if place != "the text":  # which asks who stands before whom, and not how far
+        other = model(tokens, torch.tensor([0, 1, 40, 41, 42])) - model(tokens)
+        assert other.abs().max() > 1e-3
+    p = torch.stack([torch.arange(5), torch.tensor([0, 2, 5, 1, 9])])
+    together = model(tokens, p)
+    for b in range(2):
+        torch.testing.assert_close(together[b : b + 1], model(tokens[b : b + 1], p[b]), rtol=0, atol=2e-4)
+    assert torch.equal(model(tokens), model(tokens, torch.arange(5)))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("place", REACHED)
+def test_texts_with_padding_are_what_they_are_alone(place, causal):
+    model, tokens = TinyTransformer(REACHED[place], 9, causal=causal).double().eval(), torch.randint(9, (2, 6))
+    for padding in (
+        torch.tensor([[True] * 2 + [False] * 4, [False] * 6]),
+        torch.tensor([[False] * 6, [False] * 3 + [True] * 3]),
+    ):
+        together = model(tokens, positions_without_padding(padding), padding)
+        for b in range(2):
+            alone = model(tokens[b : b + 1, ~padding[b]])
+            torch.testing.assert_close(together[b : b + 1, ~padding[b]], alone, rtol=0, atol=1e-10)
+
+
+@torch.no_grad()
+def test_points_on_a_grid():
+    model, tokens = TinyTransformer(AxialRotary(16), 9, causal=False).double().eval(), torch.randint(9, (2, 6))
+    points = torch.stack([grid_coordinates(2, 3), grid_coordinates(3, 2)])
+    together = model(tokens, points)
+    for b in range(2):
+        torch.testing.assert_close(together[b : b + 1], model(tokens[b : b + 1], points[b]), rtol=0, atol=1e-10)
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    moved = model(tokens[:, order], points[0, order])
+    torch.testing.assert_close(moved, model(tokens, points[0])[:, order], rtol=0, atol=1e-10)
+    assert (model(tokens, points[0]) - model(tokens, points[1])).abs().max() > 1e-3
 
 
 def test_seed_decides_the_weights_and_leaves_the_global_generator_alone():
@@ -58,7 +96,8 @@ def test_causality(causal):
 
 
 @pytest.mark.parametrize(
-    ("argument", "value"), [("vocabulary", 0), ("dim", -4), ("heads", 5), ("heads", 0), ("layers", 0), ("dim", 6.5)]
+    ("argument", "value"),
+    [("vocabulary", 0), ("dim", -4), ("num_heads", 5), ("num_heads", 0), ("num_layers", 0), ("dim", 6.5)],
 )
 def test_refusals(argument, value):
     with pytest.raises(ValueError, match=f"{argument} must .*{value}"):
@@ -68,7 +107,7 @@ def test_refusals(argument, value):
 def test_training_is_repeatable_and_learns_what_needs_position():
     outcomes = []
     for scheme in (Sinusoidal(32), Sinusoidal(32), NoPosition()):
-        model = TinyTransformer(scheme, 4, causal=False, dim=32, layers=1)
+        model = TinyTransformer(scheme, 4, causal=False, dim=32, num_layers=1)
         train(model, lambda *args: reverse(*args, vocabulary=4), length=4, steps=300)
         outcomes.append(accuracy(model, lambda *args: reverse(*args, vocabulary=4), 4))
     first, again, without = outcomes
@@ -80,7 +119,7 @@ def test_training_is_repeatable_and_learns_what_needs_position():
 def test_training_stops_early_once_the_loss_is_low():
     easy = lambda *args: copy_back(*args, vocabulary=4, back=0)  # noqa: E731
     made = [
-        train(TinyTransformer(NoPosition(), 4, dim=32, layers=1), easy, 8, steps=200, batch=16, stop_below=loss)
+        train(TinyTransformer(NoPosition(), 4, dim=32, num_layers=1), easy, 8, steps=200, batch=16, stop_below=loss)
         for loss in (0.1, 0.0)
     ]
     assert 10 <= made[0] < made[1] == 200
