@@ -10,50 +10,61 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from posenc_lib.attention import attend, scores
-from posenc_lib.scheme import PositionScheme
+from posenc_lib.attention import attend, scores, weights
+from posenc_lib.lab.model import TinyTransformer
+from posenc_lib.scheme import DistanceBias, PositionScheme
+from posenc_lib.schemes.alibi import Alibi
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
 
 SCALE = 0.3
 
 
-class Fused(PositionScheme):
-    """A made-up scheme with something at places 1, 2 and 3 and a scale of its own."""
+class Everything(PositionScheme):
+    """A made-up scheme with something at all four places and a scale of its own; v_j + sin(j - i) (1, 2, ..., d)."""
 
     def embed(self, x, positions):
         return x + positions.to(x)[:, None] / 50
 
-    def transform(self, x, positions):
-        return x * positions.to(x).cos()[:, None]
+    def transform(self, x, token):
+        return x * token.to(x).cos()[..., None]
 
-    def score_bias(self, q, k, query_positions, key_positions):
-        relative = (key_positions - query_positions[:, None]).to(q)
-        return q[..., 0, None] * k[..., None, :, 1] * relative.sin()
+    def score_bias(self, q, k, pair):
+        return q[..., 0, None] * k[..., None, :, 1] * pair.to(q).sin()
+
+    def value_bias(self, weights, pair):
+        return (weights * pair.to(weights).sin()).sum(-1, keepdim=True) * torch.arange(1, 5).to(weights)
 
     def scale(self, head_dim):
         return SCALE
 
 
-class Everything(Fused):
-    """The same with something at place 4: v_j + sin(j - i) (1, 2, ..., d)."""
+class Fused(PositionScheme):
+    """The same without the last place, and says so."""
 
-    def value_bias(self, weights, query_positions, key_positions):
-        relative = (key_positions - query_positions[:, None]).to(weights)
-        return (weights * relative.sin()).sum(-1, keepdim=True) * torch.arange(1, 5).to(weights)
+    places = ("input", "query and key", "score")
+    embed, transform, score_bias, scale = (
+        Everything.embed,
+        Everything.transform,
+        Everything.score_bias,
+        Everything.scale,
+    )
 
 
 class EmptyValueBias(Fused):
     """The same formula as ``Fused``, but by the path that keeps the weights."""
 
-    def value_bias(self, weights, query_positions, key_positions):
+    places = ("input", "query and key", "score", "value")
+
+    def value_bias(self, weights, pair):
         return None
 
 
-class Distance(Fused):
+class Distance(DistanceBias):
     """Place 3 with a number that depends on the head and on j - i only."""
 
-    score_bias = PositionScheme.score_bias
+    places = ("input", "query and key", "score")
+    embed, transform, scale = Everything.embed, Everything.transform, Everything.scale
 
     def distance_bias(self, relative_position):
         r = relative_position.double()
@@ -63,8 +74,7 @@ class Distance(Fused):
 class DistanceByPairs(Distance):
     """The same formula as ``Distance``, but with one number per pair of tokens."""
 
-    def score_bias(self, q, k, query_positions, key_positions):
-        return self.distance_bias((key_positions - query_positions[:, None]).flatten()).view(-1, q.shape[2], k.shape[2])
+    by_distance = False
 
 
 def bias_of_content(head, q_i, k_j, r):
@@ -155,7 +165,8 @@ def test_all_four_places_in_one_layer():
     torch.testing.assert_close(result, expected, rtol=0, atol=1e-12)
 
 
-class OnlyDistance(PositionScheme):
+class OnlyDistance(DistanceBias):
+    places = ("query and key", "score")
     distance_bias = Distance.distance_bias
 
 
@@ -166,11 +177,11 @@ class OnlyValues(PositionScheme):
 class Sided:
     """Place 2 with something else for queries than for keys, to be put before another scheme."""
 
-    def transform_query(self, q, positions):
-        return q * positions.to(q).cos()[:, None]
+    def transform_query(self, q, token):
+        return q * token.to(q).cos()[..., None]
 
-    def transform_key(self, k, positions):
-        return k + positions.to(k)[:, None] / 10
+    def transform_key(self, k, token):
+        return k + token.to(k)[..., None] / 10
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -180,7 +191,7 @@ def test_queries_and_keys_may_be_transformed_differently(beside, place, causal):
     """On every path of ``attend``: with nothing else, with a bias that is read through a view, with a value bias."""
 
     class Scheme(Sided, beside):
-        pass
+        places = beside.places
 
     query_positions, key_positions, Lq, Lk = POSITIONS[place]
     key_positions = torch.tensor(key_positions or range(Lk))
@@ -227,6 +238,21 @@ def test_a_bias_of_distance_is_stored_once_per_distance(kernel_masks, causal):
     assert kernel_masks[0].untyped_storage().nbytes() == 4 * 2 * (30 + 50 - 1)
     attend(q, k, k, DistanceByPairs(), causal=causal)
     assert kernel_masks[1].untyped_storage().nbytes() == 4 * 2 * 30 * 50
+
+
+def test_the_lab_takes_every_fast_route(kernel_masks):
+    """Torch's own causal mask where nothing is added, a view where a distance decides, a mask where texts are padded."""
+    tokens = torch.zeros(2, 30, dtype=torch.int64)
+    for scheme in (NoPosition(), Rotary(16)):
+        TinyTransformer(scheme, vocabulary=2)(tokens)
+    assert kernel_masks == [None] * 4
+    kernel_masks.clear()
+    model = TinyTransformer(Alibi(4), vocabulary=2)
+    model(tokens)
+    assert [mask.untyped_storage().nbytes() for mask in kernel_masks] == [4 * 4 * 59] * 2
+    kernel_masks.clear()
+    model(tokens, key_padding_mask=tokens.bool())
+    assert [mask.shape for mask in kernel_masks] == [(2, 4, 30, 30)] * 2
 
 
 def test_gradient_of_a_bias_of_distance():
@@ -394,7 +420,13 @@ REFUSED = [
     ({"scheme": NoPosition}, TypeError, ("scheme", "PositionScheme", "type")),
     ({"query_positions": torch.arange(4)}, ValueError, ("query_positions", "5", "got 4")),
     ({"query_positions": torch.arange(5.0)}, TypeError, ("query_positions", "float32")),
-    ({"query_positions": torch.arange(5)[None]}, ValueError, ("query_positions", "(1, 5)")),
+    ({"query_positions": torch.arange(5)[None]}, ValueError, ("query_positions", "B = 2", "got 1")),
+    ({"query_positions": torch.zeros(2, 1, 5).long()}, ValueError, ("query_positions", "(B, L)", "(2, 1, 5)")),
+    ({"x": X[0]}, ValueError, ("x must", "(2, 5)", "(3, 5, 4)")),
+    ({"x": X}, ValueError, ("x must", "(B, Lk, D)", "(2, 3, 5, 4)")),
+    ({"scheme": NoPosition().at(4)}, ValueError, ("query_positions", "5", "got 4")),
+    ({"scheme": NoPosition().at(5, like=X.double())}, ValueError, ("q must be like", "float64", "float32")),
+    ({"scheme": NoPosition().at(5), "key_positions": torch.arange(5)}, ValueError, ("must be None", "already")),
     ({"query_positions": range(5)}, TypeError, ("query_positions", "range")),
     ({"key_positions": torch.arange(6)}, ValueError, ("key_positions", "5", "got 6")),
     ({"key_positions": torch.arange(5).bool()}, TypeError, ("key_positions", "bool")),
@@ -413,6 +445,8 @@ REFUSED_BY_ATTEND = [
     ({"mask": torch.ones(5, 5)}, TypeError, ("mask", "bool", "float32")),
     ({"mask": torch.ones(5, 4).bool()}, ValueError, ("mask", "(5, 5)", "(5, 4)")),
     ({"mask": torch.ones(1, 5).bool()}, ValueError, ("mask", "(5, 5)", "(1, 5)")),
+    ({"mask": torch.ones(1, 5, 5).bool()}, ValueError, ("mask", "(2, 5, 5)", "(1, 5, 5)")),
+    ({"mask": [[True]]}, TypeError, ("mask", "(Lq, Lk)", "list")),
     ({"mask": torch.ones(2, 1, 5, 5).bool()}, ValueError, ("mask", "(Lq, Lk)", "(2, 1, 5, 5)")),
 ]
 
@@ -441,6 +475,17 @@ def test_a_scheme_for_other_heads_is_refused_rather_than_stretched(scheme, heads
         attend(q, q, q, scheme)
     with pytest.raises(ValueError, match=r"score_bias must fit .*, got \(2, 5, 5\)"):
         scores(q, q, scheme)
+
+
+def test_weights_are_the_softmax_over_what_is_seen():
+    q, k = torch.randn(2, 2, 3, 4, dtype=torch.float64), torch.randn(2, 2, 5, 4, dtype=torch.float64)
+    padding = torch.tensor([[True] * 5, [False, True, False, False, False]])
+    w = weights(q, k, Everything(), causal=True, key_padding_mask=padding)
+    assert (w[0] == 0).all()
+    seen = (torch.arange(5) <= torch.arange(2, 5)[:, None]) & ~padding[1]
+    assert torch.equal(w[1] > 0, seen.expand(2, 3, 5))
+    expected = scores(q, k, Everything())[1].exp() * seen
+    torch.testing.assert_close(w[1], expected / expected.sum(-1, keepdim=True), rtol=0, atol=1e-13)
 
 
 def test_a_value_bias_for_other_heads_is_refused_rather_than_stretched():
