@@ -241,7 +241,7 @@ def test_a_bias_of_distance_is_stored_once_per_distance(kernel_masks, causal):
 
 
 def test_the_lab_takes_every_fast_route(kernel_masks):
-    """Torch's own causal mask where nothing is added, a view where a distance decides, a mask where texts are padded."""
+    """Torch's causal mask where nothing is added, a view where a distance decides, a mask where texts are padded."""
     tokens = torch.zeros(2, 30, dtype=torch.int64)
     for scheme in (NoPosition(), Rotary(16)):
         TinyTransformer(scheme, vocabulary=2)(tokens)

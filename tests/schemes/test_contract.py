@@ -1,4 +1,4 @@
-"""What every scheme of the library must do. Schemes and their variants are found, not listed: a new module is tested."""
+"""What every scheme of the library must do. Schemes and variants are found, not listed: a new module is tested."""
 
 import copy
 import inspect
