@@ -25,12 +25,12 @@ def test_shapes():
 
 
 REACHED = {
-    "input": Sinusoidal(64),
-    "query and key": Rotary(16),
-    "score": T5Bias(4),
-    "value": Shaw(16, 4),
-    "the text": Fox(64, 4),
-    "a grid": MRope(16, (2, 3, 3)),
+    "input": partial(Sinusoidal, 64),
+    "query and key": partial(Rotary, 16),
+    "score": partial(T5Bias, 4),
+    "value": partial(Shaw, 16, 4),
+    "the text": partial(Fox, 64, 4),
+    "a grid": partial(MRope, 16, (2, 3, 3)),
 }
 
 
@@ -42,7 +42,7 @@ def of_kind(scheme, positions):
 @torch.no_grad()
 @pytest.mark.parametrize("place", REACHED)
 def test_positions_reach_the_scheme_at_every_place(place):
-    scheme = REACHED[place]
+    scheme = REACHED[place]()
     model, tokens = TinyTransformer(scheme, 9).double().eval(), torch.randint(9, (2, 5))
     logits = model(tokens)
     assert torch.equal(logits, model(tokens, torch.arange(5)))
@@ -57,7 +57,7 @@ def test_positions_reach_the_scheme_at_every_place(place):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("place", REACHED)
 def test_texts_with_padding_are_what_they_are_alone(place, causal):
-    scheme = REACHED[place]
+    scheme = REACHED[place]()
     model, tokens = TinyTransformer(scheme, 9, causal=causal).double().eval(), torch.randint(9, (2, 6))
     for row in ([True, True, False, False, False, False], [False, False, False, False, True, True]):
         padding = torch.tensor([row, [False] * 6])

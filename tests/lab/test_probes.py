@@ -9,7 +9,8 @@ import torch
 from posenc_lib import schemes
 from posenc_lib.lab import probes
 from posenc_lib.lab.catalog import scheme_classes
-from posenc_lib.lab.probes import PROBES, attention_by_distance, drawn, probe
+from posenc_lib.lab.probes import PROBES, attention_by_distance, drawn, places, probe, shift_invariant
+from posenc_lib.scheme import PositionScheme
 
 CLASSES = scheme_classes()
 
@@ -42,6 +43,28 @@ EXPECTED = {
 @pytest.mark.parametrize("name", EXPECTED)
 def test_probes_agree_with_the_mathematics(name):
     assert probe(CLASSES[name]) == dict(zip(PROBES, EXPECTED[name], strict=True))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_probes_agree_with_what_the_scheme_declares(name):
+    """Of every scheme that is found, listed above or not."""
+    scheme = drawn(CLASSES[name])
+    assert set(places(scheme)) == set(scheme.places)
+    assert shift_invariant(scheme) == scheme.relative
+
+
+class Shifted(PositionScheme):
+    """Declares every place and uses one, and breaks its promise to be relative."""
+
+    relative = True
+
+    def transform(self, x, token):
+        return x + 0.1 * token[..., None]
+
+
+def test_a_promise_that_is_broken_and_a_place_that_is_not_used_are_seen():
+    assert not shift_invariant(Shifted())
+    assert places(Shifted()) == ["query and key"]
 
 
 def test_every_probe_tells_some_schemes_apart():
@@ -79,4 +102,4 @@ def test_a_new_module_is_found_and_probed_without_an_edit(tmp_path, monkeypatch)
 
 def test_no_probe_knows_a_scheme_by_its_name():
     source = Path(probes.__file__).read_text()
-    assert [name for name in CLASSES if name in source] == ["NoPosition"]
+    assert [name for name in EXPECTED if name in source] == ["NoPosition"]

@@ -50,7 +50,7 @@ def test_induction(length):
 
 
 @pytest.mark.parametrize("length", [1, 2, 9, 40])
-def test_look_up(length):
+def test_associative_recall(length):
     tokens, targets = associative_recall(20, length, seeded(), vocabulary=8)
     assert tokens.shape == targets.shape == (20, length)
     assert (tokens[:, ::2] < 4).all() and (tokens[:, 1::2] >= 4).all()
