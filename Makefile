@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the first target that needs it sets up. Versions stand in requirements.txt.
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test notebooks bench check release grade import export hub clean
+.PHONY: help lab unit test notebooks bench check release grade import export hub clean
 
 # The first that runs and is new enough; a shim that cannot run is passed over. Override: make lab PYTHON=/path/to/python
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(if $(shell \
@@ -18,6 +18,8 @@ LAB := .venv/.lab-is-set-up
 TESTS := .venv/.tests-are-set-up
 CLASS := .venv/.class-is-set-up
 ASSIGNMENTS := notebooks/assignments
+UNIT := $(VENV) -m pytest -n2 --dist worksteal --ignore=tests/browser --ignore=tests/assignments \
+	--ignore=tests/notebooks tests
 
 # The folder of a class, with source/ and submitted/ in it. Override: make grade COURSE=/path/to/class
 COURSE ?= $(ASSIGNMENTS)
@@ -30,15 +32,26 @@ help:  ## list the targets
 lab: $(LAB)  ## open the course in JupyterLab; prints the address
 	$(VENV) -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
 
-test: $(TESTS)  ## run everything: lint, unit tests, grading, notebooks, sliders in a browser
-	@failed=""; \
+unit: $(TESTS)  ## lint, types and unit tests of the library: two minutes
+	@start=$$(date +%s); failed=""; \
 	$(VENV) -m ruff check . || failed="$$failed lint"; \
-	$(VENV) -m pytest -n2 --dist worksteal --ignore=tests/browser --ignore=tests/assignments tests \
-		|| failed="$$failed unit-tests"; \
-	$(VENV) -m pytest -n2 --dist loadfile tests/assignments || failed="$$failed assignments"; \
-	$(VENV) -m pytest --nbval --nbval-current-env --nbval-cell-timeout=120 \
-		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n2 --dist loadscope notebooks || failed="$$failed notebooks"; \
-	$(VENV) -m pytest -n2 --dist loadgroup tests/browser || failed="$$failed browser"; \
+	$(VENV) -m ruff format --check --quiet . || failed="$$failed format"; \
+	$(VENV) -m mypy || failed="$$failed types"; \
+	$(UNIT) || failed="$$failed unit-tests"; \
+	echo "unit: $$(($$(date +%s) - start)) seconds"; \
+	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
+
+test: $(TESTS)  ## run everything: unit, grading, notebooks, sliders in a browser
+	@start=$$(date +%s); failed=""; \
+	stage() { since=$$(date +%s); name=$$1; shift; "$$@" || failed="$$failed $$name"; \
+		echo "$$name: $$(($$(date +%s) - since)) seconds"; }; \
+	$(MAKE) --no-print-directory unit || failed="$$failed unit"; \
+	stage assignments $(VENV) -m pytest -n2 --dist loadgroup tests/assignments; \
+	stage power-of-notebooks $(VENV) -m pytest -n2 --dist loadgroup tests/notebooks; \
+	stage notebooks $(VENV) -m pytest --nbval --nbval-current-env --nbval-cell-timeout=120 \
+		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n2 --dist loadscope notebooks; \
+	stage browser $(VENV) -m pytest -n2 --dist loadgroup tests/browser; \
+	echo "test: $$(($$(date +%s) - start)) seconds"; \
 	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
 
 notebooks: $(TESTS)  ## run every notebook and save it in its canonical form
@@ -67,7 +80,7 @@ hub: $(CLASS)  ## let ten learners work on a hub of this machine; OPTIONS="--lea
 	$(VENV) $(ASSIGNMENTS)/hub/try_hub.py $(OPTIONS)
 
 clean:  ## remove .venv and caches
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build *.egg-info
+	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
 
 $(VENV):

@@ -20,12 +20,16 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as lla
 from transformers.models.t5.modeling_t5 import T5Attention, T5Config
 from x_transformers.x_transformers import apply_rotary_pos_emb as x_transformers
 
+from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.relative import toeplitz_rows_reversed
 from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.alibi import Alibi
-from posenc_lib.schemes.rope import cos_sin, inverse_frequencies, turn
+from posenc_lib.schemes.fire import Fire
+from posenc_lib.schemes.none import NoPosition
+from posenc_lib.schemes.rope import Rotary, cos_sin, inverse_frequencies, turn
 from posenc_lib.schemes.shaw import Shaw, clipped_index
 from posenc_lib.schemes.t5 import T5Bias
+from posenc_lib.schemes.transformer_xl import TransformerXL
 
 ROUNDS = 15
 M_MMAP_THRESHOLD = -3  # of mallopt, in malloc.h
@@ -35,11 +39,11 @@ SHAPES = ((1, 8, 2048, 64), (4, 16, 1024, 64))  # (B, H, L, d)
 def medians(candidates: Mapping[str, Callable], rounds: int = ROUNDS) -> dict[str, float]:
     """Median seconds of each candidate, after one call that is not counted."""
     times = {name: [] for name in candidates}
-    for turn in range(rounds + 1):
+    for number in range(rounds + 1):
         for name, call in candidates.items():
             start = time.perf_counter()
             call()
-            if turn:
+            if number:
                 times[name].append(time.perf_counter() - start)
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
@@ -141,6 +145,42 @@ def resident(mark: str) -> int:
     return next(int(s.split()[1]) for s in Path("/proc/self/status").read_text().splitlines() if s.startswith(mark))
 
 
+def forward(scheme: PositionScheme) -> tuple[Callable, Callable]:
+    """The lab's model with four layers on (32, 64) tokens: placed once per forward, and anew in every layer."""
+    model, tokens = TinyTransformer(scheme, vocabulary=16, num_layers=4), torch.randint(16, (32, 64))
+    positions = torch.arange(64)
+
+    def anew() -> torch.Tensor:
+        x = scheme.embed(model.embedding(tokens), positions)
+        for block in model.blocks:
+            x = block(x, scheme.at(positions, like=x), None)
+        return model.answer(model.norm(x))
+
+    torch.testing.assert_close(model(tokens), anew())
+    return lambda: model(tokens), anew
+
+
+def asked(scheme: PositionScheme) -> int:
+    """How often one forward of that model asks what the positions decide."""
+    calls = 0
+
+    def counted(ask: Callable) -> Callable:
+        def count(*arguments):
+            nonlocal calls
+            calls += 1
+            return ask(*arguments)
+
+        return count
+
+    for method in ("per_token", "per_pair", "distance_bias"):
+        if hasattr(scheme, method):
+            setattr(scheme, method, counted(getattr(scheme, method)))
+    run, _ = forward(scheme)
+    calls = 0
+    run()
+    return calls
+
+
 # Of a function above: our candidate, the others that compute the same, the target as a multiple of a copy.
 ROWS = (
     (rope, "interleaved", ("transformers GPT-J", "rotary-embedding-torch", "x-transformers"), 1.6),
@@ -193,6 +233,15 @@ def main() -> None:
     for scheme in (Alibi(8), T5Bias(8)):
         with torch.no_grad():
             print(f"{type(scheme).__name__:<52} {mebibytes(lambda s=scheme: bias_of(s, 2048)):7.2f} {'< 2':>7}")
+    print(
+        f"\n{'forward of the lab, four layers':<36} {'asked':>7} {'target':>7} {'ratio to asking anew':>22} {'target':>7}"
+    )
+    for scheme in (NoPosition(), Rotary(16), Alibi(4), T5Bias(4), Shaw(16, 32), TransformerXL(4, 16), Fire(4)):
+        with torch.no_grad():
+            once, anew = forward(scheme)
+            seconds = medians({"once": once, "anew": anew})
+            ratio, name = seconds["once"] / seconds["anew"], type(scheme).__name__
+            print(f"{name:<36} {asked(scheme):7d} {'<= 1':>7} {ratio:22.2f} {'<= 1':>7}")
     print(f"\n{'import beyond torch':<52} {'seconds':>7} {'target':>7}")
     for modules, target in IMPORTS:
         print(f"{modules:<52} {import_seconds(modules):7.3f} {f'< {target}':>7}")
