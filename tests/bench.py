@@ -233,9 +233,8 @@ def main() -> None:
     for scheme in (Alibi(8), T5Bias(8)):
         with torch.no_grad():
             print(f"{type(scheme).__name__:<52} {mebibytes(lambda s=scheme: bias_of(s, 2048)):7.2f} {'< 2':>7}")
-    print(
-        f"\n{'forward of the lab, four layers':<36} {'asked':>7} {'target':>7} {'ratio to asking anew':>22} {'target':>7}"
-    )
+    columns = f"{'asked':>7} {'target':>7} {'ratio to asking anew':>22} {'target':>7}"
+    print(f"\n{'forward of the lab, four layers':<36} {columns}")
     for scheme in (NoPosition(), Rotary(16), Alibi(4), T5Bias(4), Shaw(16, 32), TransformerXL(4, 16), Fire(4)):
         with torch.no_grad():
             once, anew = forward(scheme)

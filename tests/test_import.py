@@ -32,8 +32,9 @@ MAY_READ = {
     "exercises": {"validate", "relative", "scheme", "attention", "schemes"},
 }
 # Where the mathematics of one scheme is a part of the other; a module that does not stand here may read any.
-ALONE = "none sinusoidal learned shaw music_transformer huang deberta t5 alibi kerple fire fox cope".split()
-SCHEMES_MAY_READ = {name: set() for name in ALONE} | {
+SCHEMES_MAY_READ: dict[str, set[str]] = {
+    **{name: set() for name in ("none", "sinusoidal", "learned", "shaw", "music_transformer", "huang", "deberta")},
+    **{name: set() for name in ("t5", "alibi", "kerple", "fire", "fox", "cope")},
     "context_extension": {"sinusoidal"},
     "rope": {"context_extension"},
     "nezha": {"shaw", "sinusoidal"},

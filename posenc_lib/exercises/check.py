@@ -5,12 +5,23 @@ those of a wrong version, the message is what the learner reads.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 Function = Callable[..., Any]  # should return a tensor or numbers; a learner's may return anything
+
+
+class Verdict(NamedTuple):
+    """What a check says of a function.
+
+    passed: whether it is right.
+    message: what the learner reads.
+    """
+
+    passed: bool
+    message: str
 
 
 class Check:
@@ -39,10 +50,16 @@ class Check:
 
     def __call__(self, candidate: Function) -> None:
         """Print the verdict on ``candidate``."""
-        print(self.verdict(candidate))
+        print(self.verdict(candidate).message)
 
-    def verdict(self, candidate: Function) -> str:
-        """What the learner reads: done, not done yet, the name of a mistake, or where the results differ."""
+    def verdict(self, candidate: Function) -> Verdict:
+        """Done, not done yet, the name of a mistake, or where the results differ."""
+        wrong = self._mistake(candidate)
+        right = f"\N{CHECK MARK} {self.name}: all {len(self.cases)} cases agree"
+        return Verdict(wrong is None, right if wrong is None else wrong)
+
+    def _mistake(self, candidate: Function) -> str | None:
+        """What is wrong with ``candidate``, None if nothing is."""
         if not callable(candidate):
             return f"{self.name} must be a function, got {type(candidate).__name__}"
         answers = []
@@ -61,7 +78,7 @@ class Check:
                 return f"{self.name} must return {self.dtype}, got {answers[-1].dtype}"
         expected = self._results(self.reference)
         if self._same(answers, expected):
-            return f"\N{CHECK MARK} {self.name}: all {len(self.cases)} cases agree"
+            return None
         for message, wrong in self.mistakes:
             if self._same(answers, self._results(wrong)):
                 return f"not yet: {message}"

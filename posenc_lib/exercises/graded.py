@@ -11,8 +11,6 @@ from torch import Tensor
 from posenc_lib import validate
 from posenc_lib.exercises.check import Check, Function
 
-PASSED = "\N{CHECK MARK}"
-
 
 def require(check: Check, candidate: Function) -> None:
     """Print the verdict on ``candidate`` if it passes.
@@ -21,9 +19,9 @@ def require(check: Check, candidate: Function) -> None:
         AssertionError: with the verdict, if it does not.
     """
     verdict = check.verdict(candidate)
-    if not verdict.startswith(PASSED):
-        raise AssertionError(verdict)
-    print(verdict)
+    if not verdict.passed:
+        raise AssertionError(verdict.message)
+    print(verdict.message)
 
 
 def require_answer(
@@ -51,7 +49,7 @@ def require_answer(
     if not _agree(answer, expected, tolerance):
         known = (message for message, wrong in mistakes if _agree(answer, wrong, tolerance))
         raise AssertionError(f"not yet: {next(known, f'{name} is not right')}")
-    print(f"{PASSED} {name}")
+    print(f"\N{CHECK MARK} {name}")
 
 
 def _agree(answer: object, value: Tensor | float | str, tolerance: float) -> bool:
@@ -61,7 +59,7 @@ def _agree(answer: object, value: Tensor | float | str, tolerance: float) -> boo
     if isinstance(answer, int) and isinstance(value, int):
         return abs(answer - value) <= tolerance
     given, right = (float(x) if isinstance(x, int) and abs(x) >= 2**63 else x for x in (answer, value))
-    return Check("answer", [right], [()], tolerance=tolerance).verdict(lambda: given).startswith(PASSED)
+    return Check("answer", [right], [()], tolerance=tolerance).verdict(lambda: given).passed
 
 
 def own(student: int | str, **choices: Sequence) -> SimpleNamespace:

@@ -39,19 +39,20 @@ def write_into(x):
     ],
 )
 def test_every_verdict(candidate, verdict, capsys):
-    assert check.verdict(candidate).startswith(verdict)
+    assert check.verdict(candidate).message.startswith(verdict)
+    assert check.verdict(candidate).passed == verdict.startswith("\N{CHECK MARK}")
     assert check(candidate) is None
-    assert capsys.readouterr().out == check.verdict(candidate) + "\n"
+    assert capsys.readouterr().out == check.verdict(candidate).message + "\n"
 
 
 def test_a_dtype_can_be_asked_for():
     exact = Check("half", [torch.tensor(0.5)], cases=[(1,)], dtype=torch.float64)
-    assert exact.verdict(lambda n: torch.tensor(n / 2)) == "half must return torch.float64, got torch.float32"
-    assert exact.verdict(lambda n: torch.tensor(n / 2, dtype=torch.float64)).startswith("\N{CHECK MARK}")
+    assert exact.verdict(lambda n: torch.tensor(n / 2)).message == "half must return torch.float64, got torch.float32"
+    assert exact.verdict(lambda n: torch.tensor(n / 2, dtype=torch.float64)).passed
 
 
 def test_numbers_are_compared_in_float64():
     third = Check("third", [1 / 3, torch.tensor(2 / 3, dtype=torch.float64)], cases=[(1,), (2,)], tolerance=1e-12)
-    assert third.verdict(lambda n: n / 3).startswith("\N{CHECK MARK}")
-    assert third.verdict(lambda n: [n / 3][0]).startswith("\N{CHECK MARK}")
-    assert "compute in float64" in third.verdict(lambda n: torch.tensor(n / 3))
+    assert third.verdict(lambda n: n / 3).passed
+    assert third.verdict(lambda n: [n / 3][0]).passed
+    assert "compute in float64" in third.verdict(lambda n: torch.tensor(n / 3)).message
