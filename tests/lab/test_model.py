@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from posenc_lib.lab import IGNORE, TinyTransformer, accuracy, copy_back, train
+from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.fox import Fox
 from posenc_lib.schemes.grid import AxialRotary, MRope, grid_coordinates
 from posenc_lib.schemes.learned import positions_without_padding
@@ -65,6 +66,30 @@ def test_texts_with_padding_are_what_they_are_alone(place, causal):
         for b in range(2):
             alone = model(tokens[b : b + 1, ~padding[b]])
             torch.testing.assert_close(together[b : b + 1, ~padding[b]], alone, rtol=0, atol=1e-10)
+
+
+class Reader(PositionScheme):
+    """Remembers what it reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = []
+
+    def read(self, x, pair):
+        self.words.append(x)
+        return pair
+
+
+@torch.no_grad()
+def test_a_scheme_reads_in_every_layer_what_queries_and_keys_are_made_of():
+    scheme, tokens = Reader(), torch.randint(9, (2, 5))
+    model = TinyTransformer(scheme, 9, num_layers=3)
+    made_of = []
+    for block in model.blocks:
+        block.qkv.register_forward_pre_hook(lambda module, inputs: made_of.append(inputs[0]))
+    model(tokens)
+    assert len(scheme.words) == len(made_of) == 3
+    assert all(torch.equal(read, x) for read, x in zip(scheme.words, made_of, strict=True))
 
 
 @torch.no_grad()
