@@ -20,7 +20,7 @@ SETTINGS = [{"seed": seed, "length": length} for seed in (0, 1) for length in (6
 
 def trained(seed, length):
     """The accuracy of a model that is trained here, in whichever process this is."""
-    model = TinyTransformer(Rotary(16), 16, dim=32, heads=2, layers=1, seed=seed)
+    model = TinyTransformer(Rotary(16), 16, dim=32, num_heads=2, num_layers=1, seed=seed)
     train(model, copy_back, length, steps=8, batch=8)
     return {"accuracy": accuracy(model, copy_back, length), "length": length}
 
