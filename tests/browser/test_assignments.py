@@ -1,8 +1,11 @@
 """Graded assignments as a student meets them: they run; the teacher's cells can be neither changed nor deleted."""
 
+import shutil
 from pathlib import Path
 
 import pytest
+
+from release import release
 
 SOURCE = Path(__file__).parents[2] / "notebooks" / "assignments" / "source"
 NAMES = sorted(path.name for path in SOURCE.iterdir())
@@ -10,10 +13,16 @@ NAMES = sorted(path.name for path in SOURCE.iterdir())
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(f"released_{name}.ipynb", marks=pytest.mark.xdist_group(name)) for name in NAMES],
+    params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in NAMES],
 )
-def notebook(request):
-    return request.param
+def notebook(request, root, lab, tmp_path_factory):
+    """What a student gets, beside the notebooks of the course."""
+    course = tmp_path_factory.mktemp("class")
+    shutil.copytree(SOURCE / request.param, course / "source" / request.param)
+    release(course)
+    released = f"released_{request.param}.ipynb"
+    shutil.copy(course / "release" / request.param / f"{request.param}.ipynb", root / "notebooks" / released)
+    return released
 
 
 def source(cell):

@@ -17,6 +17,7 @@ from traitlets.config import Config, PyFileConfigLoader
 import feedback
 from release import release
 
+pytestmark = pytest.mark.xdist_group("feedback")
 ASSIGNMENTS, NAME = Path(feedback.__file__).parent, "02_sinusoidal"
 VECTORS = (Path(__file__).parents[1] / "assignments" / "vectors.txt").read_text().split("\n---\n")
 ANSWER = r"""

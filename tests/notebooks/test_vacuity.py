@@ -1,16 +1,16 @@
 """The notebooks notice: one wrong character in an output or one wrong sign in the library makes nbval fail.
 
-Each test makes the change on a copy of the repository and runs the notebook there against the copied library.
+Each change is made in a folder of its own, to a notebook or to the library beside it, which the notebook imports. One
+run of nbval goes through all folders, in each up to the first cell that fails.
 """
 
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import nbformat
-import pytest
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -42,61 +42,77 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("19_one_law", "xpos.py", "(cos, sin)) / factor", "(cos, sin)) * factor"),
 ]
 
+ONE_FAILURE_EACH = """
+import pytest
 
-@pytest.fixture
-def copy(tmp_path):
-    """A copy of what a notebook needs: the library, the notebooks and the rules under which they are compared."""
-    for folder in ("posenc_lib", "notebooks", "tests/notebooks"):
-        shutil.copytree(
-            ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+failed = set()
+
+
+def pytest_runtest_setup(item):
+    if item.parent in failed:
+        pytest.skip("a cell above failed")
+
+
+def pytest_exception_interact(node):
+    failed.add(node.parent)
+"""
+
+
+def first_failures(root):
+    """By folder below ``root``: the number of the first code cell that fails there, and what nbval says about it."""
+    shutil.copy(ROOT / "notebooks" / "conftest.py", root)
+    (root / "pytest.ini").write_text("[pytest]")
+    (root / "one_failure_each.py").write_text(ONE_FAILURE_EACH)
+    command = [sys.executable, ROOT / "tests/notebooks/forked_kernels.py", sys.executable, "-m", "pytest", "--nbval"]
+    options = ["--nbval-kernel-name=python3", "--nbval-cell-timeout=120", "--junitxml=report.xml"]
+    options += [f"--nbval-sanitize-with={ROOT / 'tests/notebooks/sanitize.cfg'}", "--import-mode=importlib"]
+    options += ["-p", "one_failure_each", "-p", "no:cacheprovider", "."]
+    run = subprocess.run([*command, *options], cwd=root, capture_output=True, text=True)
+    assert run.returncode == 1, run.stdout + run.stderr
+    cases = ElementTree.parse(root / "report.xml").iter("testcase")
+    found = [(case.get("classname").split(".")[0], case.get("name"), case.find("failure")) for case in cases]
+    return {folder: (int(name.split()[1]), failure.text) for folder, name, failure in found if failure is not None}
+
+
+def test_one_changed_character_is_noticed(tmp_path):
+    changed = {}
+    for stem in NOTEBOOKS:
+        notebook = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", 4)
+        number, output = next(
+            (number, output)
+            for number, cell in enumerate(notebook.cells)
+            if cell.cell_type == "code" and "nbval-ignore-output" not in cell.metadata.get("tags", [])
+            for output in cell.outputs
+            if output.output_type == "stream" and any(c.isdigit() for c in output.text)
         )
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    return tmp_path
+        place = max(i for i, c in enumerate(output.text) if c.isdigit())
+        output.text = output.text[:place] + str((int(output.text[place]) + 1) % 10) + output.text[place + 1 :]
+        notebook.cells = notebook.cells[: number + 1]
+        changed[stem] = sum(cell.cell_type == "code" for cell in notebook.cells) - 1
+        (tmp_path / stem).mkdir()
+        (tmp_path / stem / "posenc_lib").symlink_to(ROOT / "posenc_lib")
+        nbformat.write(notebook, tmp_path / stem / f"{stem}.ipynb")
+
+    found = first_failures(tmp_path)
+    assert {stem: number for stem, (number, _) in found.items()} == changed
+    for _, text in found.values():
+        assert "Cell outputs differ" in text
 
 
-def nbval(copy, stem):
-    """Exit status and output of nbval on one notebook of the copy; it stops at the first failure."""
-    command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-cell-timeout=120", "-x", "-q"]
-    options = [
-        "--nbval-sanitize-with=tests/notebooks/sanitize.cfg",
-        "-p",
-        "no:cacheprovider",
-        f"notebooks/{stem}.ipynb",
-    ]
-    run = subprocess.run(
-        command + options, cwd=copy, env=os.environ | {"PYTHONPATH": str(copy)}, capture_output=True, text=True
-    )
-    return run.returncode, run.stdout + run.stderr
+def test_one_changed_sign_is_noticed(tmp_path):
+    changed = {}
+    for number, (stem, module, right, wrong) in enumerate(MUTATIONS):
+        folder = tmp_path / f"{number}"
+        no_stale_bytecode = shutil.ignore_patterns(f"{Path(module).stem}.*.pyc")
+        shutil.copytree(ROOT / "posenc_lib", folder / "posenc_lib", ignore=no_stale_bytecode)
+        shutil.copy(ROOT / "notebooks" / f"{stem}.ipynb", folder)
+        path = folder / "posenc_lib" / "schemes" / module
+        source = path.read_text()
+        assert source.count(right) == 1
+        path.write_text(source.replace(right, wrong))
+        changed[folder.name] = f"{stem}: {wrong}"
 
-
-@pytest.mark.parametrize("stem", NOTEBOOKS)
-def test_one_changed_character_is_noticed(copy, stem):
-    path = copy / "notebooks" / f"{stem}.ipynb"
-    notebook = nbformat.read(path, 4)
-    outputs = (
-        output
-        for cell in notebook.cells
-        if cell.cell_type == "code" and "nbval-ignore-output" not in cell.metadata.get("tags", [])
-        for output in cell.outputs
-        if output.output_type == "stream" and any(c.isdigit() for c in output.text)
-    )
-    output = next(outputs)
-    place = max(i for i, c in enumerate(output.text) if c.isdigit())
-    output.text = output.text[:place] + str((int(output.text[place]) + 1) % 10) + output.text[place + 1 :]
-    nbformat.write(notebook, path)
-
-    status, text = nbval(copy, stem)
-    assert status == 1, text
-    assert "Cell outputs differ" in text
-
-
-@pytest.mark.parametrize(("stem", "module", "right", "wrong"), MUTATIONS, ids=lambda x: x if x in NOTEBOOKS else "")
-def test_one_changed_sign_is_noticed(copy, stem, module, right, wrong):
-    path = copy / "posenc_lib" / "schemes" / module
-    source = path.read_text()
-    assert source.count(right) == 1
-    path.write_text(source.replace(right, wrong))
-
-    status, text = nbval(copy, stem)
-    assert status == 1, text
-    assert "Cell outputs differ" in text
+    found = first_failures(tmp_path)
+    assert {change for folder, change in changed.items() if folder not in found} == set()
+    for _, text in found.values():
+        assert "Cell outputs differ" in text
