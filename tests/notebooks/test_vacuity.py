@@ -4,6 +4,7 @@ Each change is made in a folder of its own, to a notebook or to the library besi
 run of nbval goes through all folders, in each up to the first cell that fails.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,8 @@ def first_failures(root):
     options = ["--nbval-kernel-name=python3", "--nbval-cell-timeout=120", "--junitxml=report.xml"]
     options += [f"--nbval-sanitize-with={ROOT / 'tests/notebooks/sanitize.cfg'}", "--import-mode=importlib"]
     options += ["-p", "one_failure_each", "-p", "no:cacheprovider", "."]
-    run = subprocess.run([*command, *options], cwd=root, capture_output=True, text=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # it would come first
+    run = subprocess.run([*command, *options], cwd=root, env=environment, capture_output=True, text=True)
     assert run.returncode == 1, run.stdout + run.stderr
     cases = ElementTree.parse(root / "report.xml").iter("testcase")
     found = [(case.get("classname").split(".")[0], case.get("name"), case.find("failure")) for case in cases]
