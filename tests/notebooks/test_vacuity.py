@@ -65,7 +65,7 @@ def first_failures(root):
     (root / "pytest.ini").write_text("[pytest]")
     (root / "one_failure_each.py").write_text(ONE_FAILURE_EACH)
     command = [sys.executable, ROOT / "tests/notebooks/forked_kernels.py", sys.executable, "-m", "pytest", "--nbval"]
-    options = ["--nbval-kernel-name=python3", "--nbval-cell-timeout=120", "--junitxml=report.xml"]
+    options = ["--nbval-kernel-name=python3", "--nbval-cell-timeout=600", "--junitxml=report.xml"]
     options += [f"--nbval-sanitize-with={ROOT / 'tests/notebooks/sanitize.cfg'}", "--import-mode=importlib"]
     options += ["-p", "one_failure_each", "-p", "no:cacheprovider", "."]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # it would come first
