@@ -23,7 +23,8 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 FORKED_KERNELS = Path(__file__).parents[1] / "notebooks" / "forked_kernels.py"
 RUN_LIMIT = 300  # seconds for Run All Cells: far more than it takes, so that a busy machine does not matter
 VIEWPORT = {"width": 1280, "height": 1100}
-SETTLE_LIMIT = 20  # seconds for an explorer to come to rest after a move
+SETTLE_LIMIT = 60  # seconds for the kernel to answer a move, and for whatever a page should show
+expect.set_options(timeout=1000 * SETTLE_LIMIT)
 
 # What JupyterLab itself writes to the console as an error, none of it about widgets.
 UNRELATED = (
@@ -291,7 +292,7 @@ class Visit:
         self.page.on("console", self.on_console)
         self.page.evaluate(OPEN, name)
         cells = self.page.request.get(f"{lab}/api/contents/{name}").json()["content"]["cells"]
-        expect(self.page.locator(".jp-Notebook .jp-Cell")).to_have_count(len(cells), timeout=90_000)
+        expect(self.page.locator(".jp-Notebook .jp-Cell")).to_have_count(len(cells))
         self.broken_before = self.broken_pictures()
         self.explorer_cells = [i for i, cell in enumerate(cells) if "Explorer(" in cell["source"]]
         self.before = [self.look(self.cell(i)) for i in self.explorer_cells]
@@ -347,7 +348,7 @@ class Visit:
     def explorers(self) -> list["Live"]:
         """The live explorers of the page, from the top, once each cell that makes one has brought it to life."""
         for number in self.explorer_cells:
-            expect(self.cell(number).locator("[role=status]").first).to_be_attached(timeout=60_000)
+            expect(self.cell(number).locator("[role=status]").first).to_be_attached()
         boxes = self.page.locator(".jp-Notebook .jp-Cell-outputArea .widget-vbox:has([role=status])")
         return [Live(self, box) for box in boxes.all()]
 
