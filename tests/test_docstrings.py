@@ -13,6 +13,7 @@ import torch
 
 import posenc_lib
 from posenc_lib import attention, lab, relative, scheme, schemes
+from posenc_lib.lab.catalog import scheme_classes
 
 ROOT = Path(posenc_lib.__file__).parent
 FINDER, PARSER = doctest.DocTestFinder(recurse=False), doctest.DocTestParser()
@@ -21,7 +22,11 @@ FINDER, PARSER = doctest.DocTestFinder(recurse=False), doctest.DocTestParser()
 def public() -> dict[str, object]:
     """Functions and classes for others to use, by the place where they are written."""
     modules = [attention, relative, scheme]
-    modules += [importlib.import_module(f"{schemes.__name__}.{m.name}") for m in pkgutil.iter_modules(schemes.__path__)]
+    for info in pkgutil.iter_modules(schemes.__path__):
+        module = importlib.import_module(f"{schemes.__name__}.{info.name}")
+        classes = {value.__name__ for value in scheme_classes().values() if value.__module__ == module.__name__}
+        if not classes or classes & set(posenc_lib.HOMES):  # a new scheme is public once it has a home
+            modules.append(module)
     found = [getattr(posenc_lib, name) for name in posenc_lib.HOMES]
     found += [getattr(lab, name) for name in lab.__all__]
     for module in modules:

@@ -5,7 +5,7 @@ import inspect
 import pkgutil
 from typing import Any
 
-from posenc_lib import schemes
+from posenc_lib import schemes, validate
 from posenc_lib.scheme import PositionScheme
 
 # Values for the arguments that schemes require, by the name that they have in all of them; D = num_heads * head_dim.
@@ -38,7 +38,10 @@ def build(scheme_class: type[PositionScheme], variant: str | None = None, **size
 
     Raises:
         TypeError: if a required argument has a value in neither.
+        ValueError: an unknown variant.
     """
+    if variant is not None:
+        validate.choice("variant", variant, tuple(scheme_class.variants))
     values, given = SIZES | sizes, dict(scheme_class.variants[variant] if variant else {})
     for name, parameter in inspect.signature(scheme_class).parameters.items():
         required = parameter.default is parameter.empty

@@ -48,6 +48,11 @@ def test_a_variant_has_its_settings_and_they_go_before_the_sizes():
     assert Two.variants == {"narrow": {"head_dim": 6, "layout": "half"}}  # building changes nothing
 
 
+def test_an_unknown_variant_is_named():
+    with pytest.raises(ValueError, match=r"variant must be one of 'half', .*got 'third'"):
+        build(CLASSES["Rotary"], "third")
+
+
 def test_a_required_argument_without_a_value_is_named():
     class Demanding(PositionScheme):
         def __init__(self, colour):

@@ -45,9 +45,9 @@ def test_probes_agree_with_the_mathematics(name):
     assert probe(CLASSES[name]) == dict(zip(PROBES, EXPECTED[name], strict=True))
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_probes_agree_with_what_the_scheme_declares(name):
-    """Of every scheme that is found, listed above or not."""
+@pytest.mark.parametrize("name", EXPECTED)
+def test_schemes_declare_all_that_the_probes_find(name):
+    """The contract asks less of every scheme: that what it promises is true."""
     scheme = drawn(CLASSES[name])
     assert set(places(scheme)) == set(scheme.places)
     assert shift_invariant(scheme) == scheme.relative
