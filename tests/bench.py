@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
+from browser.speed import ratios
 from rotary_embedding_torch.rotary_embedding_torch import apply_rotary_emb
 from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as gptj
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as llama
@@ -244,6 +245,9 @@ def main() -> None:
     print(f"\n{'import beyond torch':<52} {'seconds':>7} {'target':>7}")
     for modules, target in IMPORTS:
         print(f"{modules:<52} {import_seconds(modules):7.3f} {f'< {target}':>7}")
+    print(f"\n{'answer of a slider, as a part of a bare interact':<52} {'part':>7} {'target':>7}")
+    for notebook, label, part in ratios():
+        print(f"{f'{notebook}: {label}':<52} {part:7.2f} {'<= 0.4':>7}")
 
 
 if __name__ == "__main__":
