@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -91,7 +92,8 @@ def test_a_whole_submission_has_a_limit(small):
 def started(course, *options):
     """The grader's command, running."""
     command = [sys.executable, str(Path(grade.HERE) / "grade.py"), str(course.root), *options]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(course.root / "said", "w") as said:
+        return subprocess.Popen(command, stdout=said, stderr=said)
 
 
 def lives(process: psutil.Process) -> bool:
@@ -113,14 +115,22 @@ def killed(run: subprocess.Popen, course, records: int) -> list[psutil.Process]:
     below, deadline = [], time.monotonic() + 300
     while not (a_kernel_runs(below) and len(grade.history(course.root)) >= records) and time.monotonic() < deadline:
         time.sleep(0.05)
+        assert run.poll() is None, (course.root / "said").read_text()
         below = psutil.Process(run.pid).children(recursive=True)
-    assert run.poll() is None
     run.kill()
     run.wait()
     return below
 
 
-def test_killed_at_three_moments_and_run_again_it_grades_everything_once(small, tmp_path, monkeypatch):
+@pytest.fixture
+def temporary(monkeypatch):
+    """A temporary folder for the grader alone; its path is short, because the address of a socket has to be."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+
+
+def test_killed_at_three_moments_and_run_again_it_grades_everything_once(small, temporary):
     answers = {"wrong": "answer = 41", "exits": "import os\nos._exit(0)"}
     unusual = {"'=1+1": "=1+1", "Müller": os.fsdecode(b"M\xfcller")}  # as the table shows them
     answers |= dict.fromkeys(("right", *unusual.values()), "answer = 42")
@@ -128,9 +138,6 @@ def test_killed_at_three_moments_and_run_again_it_grades_everything_once(small, 
         small.hand_in(student, small.answered(answer=code))
     small.hand_in("text", "not a notebook")
     small.hand_in("missing", "").unlink()
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
     for records in (1, 2, 3):
         killed(started(small), small, records)
     assert 3 <= len(grade.history(small.root)) < 7

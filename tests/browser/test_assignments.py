@@ -69,6 +69,7 @@ def test_no_cell_of_the_teacher_can_be_deleted(opened):
 
 def test_it_runs_up_to_the_first_task(ran):
     outputs = ran.page.locator(".jp-OutputArea-output")
-    (error,) = outputs.filter(has_text="Traceback (most recent call last)").all_inner_texts()
-    assert "NotImplementedError" in error
+    errors = outputs.filter(has_text="Traceback (most recent call last)").all_inner_texts()
+    assert errors
+    assert "NotImplementedError" in errors[0]  # cells that reach the kernel after its answer are run all the same
     assert ran.troubles == []
