@@ -29,7 +29,7 @@ MAY_READ = {
     "schemes": {"validate", "relative", "scheme"},
     "lab": {"validate", "relative", "placed", "scheme", "attention", "schemes", "device"},
     "view": {"validate", "relative", "scheme", "schemes"},
-    "exercises": {"validate", "relative", "scheme", "attention", "schemes"},
+    "exercises": {"validate", "relative", "scheme", "attention", "schemes", "lab"},
 }
 # Where the mathematics of one scheme is a part of the other; a module that does not stand here may read any.
 SCHEMES_MAY_READ: dict[str, set[str]] = {

@@ -6,14 +6,11 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.context_extension import dynamic_ntk, ntk_aware, position_interpolation, yarn
 from posenc_lib.schemes.rope import inverse_frequencies, rotate
 
 TURN = 2 * math.pi
-
-
-def _random(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _count(condition: Tensor) -> int:
@@ -134,9 +131,9 @@ check_dynamic_scores = Check(
     "dynamic_scores",
     _right,
     cases=[
-        (_random(16, seed=1), _random(200, 16, seed=2), 1e4, 64),
-        (_random(32, seed=3), _random(40, 32, seed=4), 1e4, 64),
-        (_random(8, seed=5), _random(70, 8, seed=6), 5e5, 16),
+        (randn(16, seed=1), randn(200, 16, seed=2), 1e4, 64),
+        (randn(32, seed=3), randn(40, 32, seed=4), 1e4, 64),
+        (randn(8, seed=5), randn(70, 8, seed=6), 5e5, 16),
     ],
     mistakes=[
         (

@@ -7,12 +7,9 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 
 Weight = Callable[[Tensor, Tensor], Tensor]
-
-
-def _draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _from_here_on(gates: Tensor) -> Tensor:
@@ -22,7 +19,7 @@ def _from_here_on(gates: Tensor) -> Tensor:
 check_positions_of_gates = Check(
     "positions_of_gates",
     lambda gates: _from_here_on(gates.tril()),
-    cases=[(_draw(5, 5).sigmoid(),), (_draw(8, 8, seed=1).sigmoid(),), (torch.ones(6, 6).double(),)],
+    cases=[(randn(5, 5).sigmoid(),), (randn(8, 8, seed=1).sigmoid(),), (torch.ones(6, 6).double(),)],
     mistakes=[
         (
             "you count from the start of the text up to j; count from j to the query",
@@ -57,7 +54,7 @@ def _limited(p: Tensor, z: Tensor) -> Tensor:
 
 
 def _between_case(rows: int, places: list[float]) -> tuple[Tensor, Tensor]:
-    return _draw(rows, seed=rows), torch.tensor(places, dtype=torch.float64)
+    return randn(rows, seed=rows), torch.tensor(places, dtype=torch.float64)
 
 
 check_between_rows = Check(

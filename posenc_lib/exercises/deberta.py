@@ -4,11 +4,8 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.deberta import bucket_index, log_bucket
-
-
-def _random(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _position_to_content(k: Tensor, Q_r: Tensor, sign: int = 1) -> Tensor:
@@ -25,7 +22,7 @@ def _by_query(k: Tensor, Q_r: Tensor) -> Tensor:
 check_position_to_content = Check(
     "position_to_content",
     _position_to_content,
-    cases=[(_random(L, 4, seed=L), _random(2 * reach, 4, seed=reach)) for L, reach in ((5, 8), (9, 3), (1, 1))],
+    cases=[(randn(L, 4, seed=L), randn(2 * reach, 4, seed=reach)) for L, reach in ((5, 8), (9, 3), (1, 1))],
     mistakes=[
         (
             "that is the row of the second term, delta(i, j): the published code has it, the paper does not",
@@ -47,7 +44,7 @@ check_position_to_content = Check(
 check_mirrored = Check(
     "mirrored",
     lambda Q_r: torch.cat([Q_r[:1], Q_r[1:].flip(0)]),
-    cases=[(_random(2 * reach, 3, seed=reach),) for reach in (4, 7, 1)],
+    cases=[(randn(2 * reach, 3, seed=reach),) for reach in (4, 7, 1)],
     mistakes=[
         ("off by one: flip sends row m to 2k - 1 - m, but the two rows add up to 2k", lambda Q_r: Q_r.flip(0)),
         (

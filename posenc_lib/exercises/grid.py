@@ -6,12 +6,9 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.grid import axial_angles, grid_coordinates
 from posenc_lib.schemes.rope import inverse_frequencies, rotate_by
-
-
-def _random(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _offset(i: int, j: int, width: int) -> tuple[int, int]:
@@ -70,9 +67,9 @@ check_axial = Check(
     "axial",
     _by_axes,
     cases=[
-        (_random(15, 8, seed=1), grid_coordinates(3, 5), 100.0),
-        (_random(14, 32, seed=2), grid_coordinates(7, 2) + 30, 10_000.0),
-        (_random(3, 16, seed=3), torch.tensor([[4, -1], [0, 9], [2, 2]]), 50.0),
+        (randn(15, 8, seed=1), grid_coordinates(3, 5), 100.0),
+        (randn(14, 32, seed=2), grid_coordinates(7, 2) + 30, 10_000.0),
+        (randn(3, 16, seed=3), torch.tensor([[4, -1], [0, 9], [2, 2]]), 50.0),
     ],
     mistakes=[
         (

@@ -6,12 +6,9 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 
 Score = Callable[[Tensor, Tensor, int], float]
-
-
-def _random(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _rows(length: int, sign: int = 1) -> Tensor:
@@ -39,7 +36,7 @@ def _key_read_as_query(q: Tensor, k: Tensor, table: Tensor) -> Tensor:
 check_method_4 = Check(
     "method_4",
     _method_4,
-    cases=[(_random(L, d, seed=1), _random(L, d, seed=2), _random(2 * L - 1, d, seed=3)) for L, d in ((5, 4), (8, 6))],
+    cases=[(randn(L, d, seed=1), randn(L, d, seed=2), randn(2 * L - 1, d, seed=3)) for L, d in ((5, 4), (8, 6))],
     mistakes=[
         (
             "right up to the sign of the distance: row r + L - 1 belongs to r = j - i",
@@ -65,8 +62,8 @@ def _factors(content: Tensor, s: Tensor, sign: int = 1) -> Tensor:
 
 
 def _method_2(length: int, seed: int) -> tuple[Tensor, Tensor]:
-    content = _random(length, 3, seed=seed) @ _random(3, length, seed=seed + 1)
-    return content, content * _random(2 * length - 1, seed=seed + 2)[_rows(length)]
+    content = randn(length, 3, seed=seed) @ randn(3, length, seed=seed + 1)
+    return content, content * randn(2 * length - 1, seed=seed + 2)[_rows(length)]
 
 
 check_factors = Check(
@@ -90,7 +87,7 @@ check_factors = Check(
 
 
 def _black_box(method: int, seed: int) -> Score:
-    scalars, vectors = _random(11, seed=seed), _random(11, 4, seed=seed + 1)
+    scalars, vectors = randn(11, seed=seed), randn(11, 4, seed=seed + 1)
 
     def score(q: Tensor, k: Tensor, r: int) -> float:
         scalar, vector = scalars[abs(r) if method == 1 else r], vectors[r]  # negative rows count from the end
@@ -102,7 +99,7 @@ def _black_box(method: int, seed: int) -> Score:
 
 
 def _which(score: Score, probe: tuple[Tensor, Tensor] | None = None) -> int:
-    q, k = (_random(4, seed=1), _random(4, seed=2)) if probe is None else probe
+    q, k = (randn(4, seed=1), randn(4, seed=2)) if probe is None else probe
     if score(0 * q, k, 1) != 0:
         return 4
     first, second = torch.eye(4, dtype=torch.float64)[:2]

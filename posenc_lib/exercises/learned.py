@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.learned import positions_without_padding
 
 
@@ -116,7 +117,7 @@ def _exchanged(table: Tensor, n: int) -> Tensor:
 
 
 def _table(rows: int, dim: int) -> Tensor:
-    return torch.randn(rows, dim, generator=torch.Generator().manual_seed(rows), dtype=torch.float64)
+    return randn(rows, dim, seed=rows)
 
 
 check_stretch = Check(

@@ -5,11 +5,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.music_transformer import skew
-
-
-def _draw(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _where_from(i: int, j: int, length: int, cut: int = 1) -> tuple[int, int]:
@@ -47,7 +44,7 @@ def _both_ways(logits: Tensor) -> Tensor:
 check_skew_both_ways = Check(
     "skew_both_ways",
     lambda logits: _both_ways(logits)[:, : len(logits)],
-    cases=[(_draw(n, 2 * n - 1, seed=n),) for n in (1, 4, 5, 8)],
+    cases=[(randn(n, 2 * n - 1, seed=n),) for n in (1, 4, 5, 8)],
     mistakes=[
         (
             "right on and below the diagonal; the distances 1 to L - 1 have columns of their own, the last L - 1",
@@ -81,7 +78,7 @@ def _by_distance(weights: Tensor) -> Tensor:
 
 def _causal(length: int) -> Tensor:
     future = torch.ones(length, length, dtype=torch.bool).triu(1)
-    return _draw(length, length, seed=length).masked_fill(future, -torch.inf).softmax(-1)
+    return randn(length, length, seed=length).masked_fill(future, -torch.inf).softmax(-1)
 
 
 check_by_distance = Check(

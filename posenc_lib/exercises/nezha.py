@@ -5,6 +5,7 @@ from torch import Tensor
 
 from posenc_lib.attention import scores
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.learned import Learned
 from posenc_lib.schemes.nezha import Nezha
@@ -13,10 +14,6 @@ from posenc_lib.schemes.rope import Rotary
 from posenc_lib.schemes.shaw import Shaw
 from posenc_lib.schemes.sinusoidal import Sinusoidal, encode, frequencies, shift_matrix
 from posenc_lib.schemes.t5 import T5Bias
-
-
-def _draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _distances(clip: int) -> Tensor:
@@ -53,7 +50,7 @@ def _strengths_by_halves(q: Tensor) -> Tensor:
 check_strengths = Check(
     "strengths",
     lambda q: q.view(-1, 2).norm(dim=-1),
-    cases=[(_draw(8),), (_draw(16, seed=1),), (3 * _draw(6, seed=2),), (torch.tensor([0.0, -2.0]).double(),)],
+    cases=[(randn(8),), (randn(16, seed=1),), (3 * randn(6, seed=2),), (torch.tensor([0.0, -2.0]).double(),)],
     mistakes=[
         ("you paired component t with t + d/2; here 2t and 2t + 1 belong together", _strengths_by_halves),
         ("you returned the squares; A_t is the length of the pair", lambda q: q.view(-1, 2).square().sum(-1)),
@@ -69,7 +66,7 @@ check_strengths = Check(
 check_turned_query = Check(
     "turned_query",
     lambda q, k: q @ shift_matrix(k, len(q)),
-    cases=[(_draw(8), 3), (_draw(16, seed=1), -7), (_draw(6, seed=2), 0), (_draw(2, seed=3), 40)],
+    cases=[(randn(8), 3), (randn(16, seed=1), -7), (randn(6, seed=2), 0), (randn(2, seed=3), 40)],
     mistakes=[
         (
             "right up to the sign of k: q . (M_k a_r) = (M_k^T q) . a_r, with the transpose",
@@ -85,7 +82,7 @@ check_turned_query = Check(
 )
 
 
-_X, _W_Q, _W_K = _draw(1, 9, 8), _draw(8, 8, seed=1), _draw(8, 8, seed=2)
+_X, _W_Q, _W_K = randn(1, 9, 8), randn(8, 8, seed=1), randn(8, 8, seed=2)
 
 
 def _moves(scheme: PositionScheme, embed: bool = True) -> bool:

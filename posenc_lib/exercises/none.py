@@ -8,6 +8,7 @@ from torch import Tensor
 
 from posenc_lib.attention import attend
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.none import NoPosition
 
 
@@ -64,7 +65,7 @@ def _self_attention(causal: bool) -> Callable[[Tensor], Tensor]:
 
 
 def _tokens(length: int, dim: int, seed: int) -> Tensor:
-    return torch.randn(length, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return randn(length, dim, seed=seed)
 
 
 check_permutation_error = Check(

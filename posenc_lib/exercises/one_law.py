@@ -4,18 +4,15 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 
 EXP = torch.linalg.matrix_exp
-
-
-def _random(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 check_law_query = Check(
     "law_query",
     lambda q, i, A: EXP(-i * A).T @ q,
-    cases=[(_random(d, seed=d), i, _random(d, d, seed=d + 1) / 4) for d, i in ((2, 1), (4, 3), (6, -2), (3, 0))],
+    cases=[(randn(d, seed=d), i, randn(d, d, seed=d + 1) / 4) for d, i in ((2, 1), (4, 3), (6, -2), (3, 0))],
     mistakes=[
         (
             "that is the transform of the key; with it the score is relative for skew-symmetric A only",
@@ -97,7 +94,7 @@ check_exp_2x2 = Check(
         (_matrix(0, 0.25, 0, 0), 7.0),
         (_matrix(0.2, 0.6, 0.4, -0.3), 2.5),
         (_matrix(-0.1, 0, 0, -0.1), 4.0),
-        (_random(2, 2, seed=5) / 2, 1.0),
+        (randn(2, 2, seed=5) / 2, 1.0),
     ],
     mistakes=[
         ("the factor exp(ar) of the trace is missing", lambda A, r: _exp_2x2(A, r, trace=0.0)),

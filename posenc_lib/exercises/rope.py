@@ -4,11 +4,8 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.rope import inverse_frequencies, layout_permutation, rotate, rotation_matrix
-
-
-def _random(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _complex(x: Tensor) -> Tensor:
@@ -27,7 +24,7 @@ check_relative_score = Check(
     "relative_score",
     lambda q, k, offset, inv_freq: q @ rotation_matrix(offset, inv_freq) @ k,
     cases=[
-        (_random(d, seed=1), _random(d, seed=2), offset, inverse_frequencies(d, base))
+        (randn(d, seed=1), randn(d, seed=2), offset, inverse_frequencies(d, base))
         for d, offset, base in (
             (8, 3, 10_000.0),
             (64, -17, 10_000.0),
@@ -73,7 +70,7 @@ def _heads_last(W: Tensor, head_dim: int) -> Tensor:
 check_convert_weight = Check(
     "convert_weight",
     lambda W, head_dim: _per_head(W, head_dim, layout_permutation(head_dim)),
-    cases=[(_random(24, 24, seed=3), 6), (_random(32, 48, seed=4), 8), (_random(16, 16, seed=5), 16)],
+    cases=[(randn(24, 24, seed=3), 6), (randn(32, 48, seed=4), 8), (randn(16, 16, seed=5), 16)],
     mistakes=[
         (
             "you permuted the columns, which belong to the input; the components of q are rows of W",
@@ -96,7 +93,7 @@ check_convert_weight = Check(
 def _cached(positions: list[int], d: int, old: float, new: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     p = torch.tensor(positions)
     before, after = inverse_frequencies(d, old), inverse_frequencies(d, new)
-    return rotate(_random(len(p), d, seed=d), p, before), p, before, after
+    return rotate(randn(len(p), d, seed=d), p, before), p, before, after
 
 
 check_rescale_cache = Check(

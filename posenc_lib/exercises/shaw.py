@@ -4,12 +4,9 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.relative import relative_position, sum_by_row
 from posenc_lib.schemes.shaw import clipped_index
-
-
-def _draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _index(length: int, clip: int, sign: int = 1) -> Tensor:
@@ -47,7 +44,7 @@ def _scores(q: Tensor, k: Tensor, table: Tensor, clip: int, sign: int = 1) -> Te
 
 
 def _scores_case(length: int, d: int, clip: int) -> tuple:
-    return *_draw(2, length, d), _draw(2 * clip + 1, d, seed=1), clip
+    return *randn(2, length, d), randn(2 * clip + 1, d, seed=1), clip
 
 
 check_relative_scores = Check(
@@ -93,7 +90,7 @@ def _overwritten(weights: Tensor, table: Tensor, clip: int) -> Tensor:
 
 
 def _value_case(length: int, d: int, clip: int) -> tuple:
-    return _draw(length, length).softmax(-1), _draw(2 * clip + 1, d, seed=1), clip
+    return randn(length, length).softmax(-1), randn(2 * clip + 1, d, seed=1), clip
 
 
 check_value_term = Check(

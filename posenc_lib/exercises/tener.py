@@ -6,14 +6,11 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.relative import relative_position
 from posenc_lib.schemes.sinusoidal import encode
 
 Encoding = Callable[[Tensor, int], Tensor]
-
-
-def _random(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _odd_part(v: Tensor, r: Tensor) -> Tensor:
@@ -24,9 +21,9 @@ check_odd_part = Check(
     "odd_part",
     _odd_part,
     cases=[
-        (_random(16, seed=1), torch.arange(-6, 7)),
-        (_random(8, seed=2), torch.tensor([40, -3, 0, 7, 3])),
-        (_random(2, seed=3), torch.tensor([-1])),
+        (randn(16, seed=1), torch.arange(-6, 7)),
+        (randn(8, seed=2), torch.tensor([40, -3, 0, 7, 3])),
+        (randn(2, seed=3), torch.tensor([-1])),
     ],
     mistakes=[
         ("that is the even part: the components with the cosines", lambda v, r: encode(r, len(v))[:, 1::2] @ v[1::2]),
@@ -59,9 +56,9 @@ check_tener_scores = Check(
     "tener_scores",
     _four_terms,
     cases=[
-        (_random(6, 8, seed=4), _random(6, 8, seed=5), _random(8, seed=6), _random(8, seed=7)),
-        (_random(3, 4, seed=8), _random(5, 4, seed=9), _random(4, seed=10), _random(4, seed=11)),
-        (_random(1, 2, seed=12), _random(3, 2, seed=13), _random(2, seed=14), _random(2, seed=15)),
+        (randn(6, 8, seed=4), randn(6, 8, seed=5), randn(8, seed=6), randn(8, seed=7)),
+        (randn(3, 4, seed=8), randn(5, 4, seed=9), randn(4, seed=10), randn(4, seed=11)),
+        (randn(1, 2, seed=12), randn(3, 2, seed=13), randn(2, seed=14), randn(2, seed=15)),
     ],
     mistakes=[
         (

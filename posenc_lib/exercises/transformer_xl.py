@@ -6,12 +6,9 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.sinusoidal import encode
 from posenc_lib.schemes.transformer_xl import relative_shift
-
-
-def _random(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def _term_d(W_R: Tensor, v: Tensor, distances: Tensor, scaled: bool = True) -> Tensor:
@@ -23,8 +20,8 @@ check_term_d = Check(
     "term_d",
     _term_d,
     cases=[
-        (_random(8, 8, seed=1), _random(8, seed=2), torch.arange(12)),
-        (_random(4, 4, seed=3), _random(4, seed=4), torch.tensor([-3, 0, 700, 5])),
+        (randn(8, 8, seed=1), randn(8, seed=2), torch.arange(12)),
+        (randn(4, 4, seed=3), randn(4, seed=4), torch.tensor([-3, 0, 700, 5])),
         (torch.eye(16, dtype=torch.float64), encode(torch.tensor([3]), 16)[0], torch.arange(-5, 6)),
     ],
     mistakes=[
@@ -46,7 +43,7 @@ def _ascending(logits: Tensor) -> Tensor:
 check_shift_ascending = Check(
     "shift_ascending",
     _ascending,
-    cases=[(_random(n, n, seed=n),) for n in (1, 4, 7)],
+    cases=[(randn(n, n, seed=n),) for n in (1, 4, 7)],
     mistakes=[
         (
             "right on and below the diagonal; above it stands what is left over, put zeros there",

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
+from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.xlnet import permutation_mask
 
 _ORDERS = [torch.tensor(z) for z in ([2, 0, 3, 1], [3, 1, 5, 0, 4, 2], [4, 0, 1, 2, 3], [0], [1, 2, 0])]
@@ -42,7 +43,7 @@ def _given_all_others(joint: Tensor, x: tuple, order: tuple) -> Tensor:
 
 
 def _joint(*shape: int, seed: int) -> Tensor:
-    p = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).exp()
+    p = randn(*shape, seed=seed).exp()
     return p / p.sum()
 
 
