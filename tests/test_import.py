@@ -190,9 +190,16 @@ def test_the_package_alone_does_not_load_torch():
     assert run("import sys, posenc_lib; print('torch' in sys.modules)").stdout == "False\n"
 
 
-def test_readme_shows_a_model_that_runs():
-    [program] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def test_readme_shows_lines_and_a_model_that_run():
+    lines, program = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names: dict = {}
+    exec(lines, names)
+    q, k, v, o = (names[name] for name in ("q", "k", "v", "o"))
+    assert o.shape == (8, 4, 100, 16)
+    plain = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert torch.allclose(o[:, :, 0], plain[:, :, 0], atol=1e-5)
+    assert not torch.allclose(o[:, :, 1:], plain[:, :, 1:], atol=1e-2), "position must matter"
+    names = {}
     exec(program, names)
     x, layers, scheme = (names[name] for name in ("x", "layers", "scheme"))
     assert x.shape == (8, 100, 64)
