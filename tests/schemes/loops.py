@@ -64,6 +64,17 @@ def assert_formula_under_a_causal_mask(scheme, loop_scores, heads, length, padde
     torch.testing.assert_close(o, expected)
 
 
+def assert_terms_of_each_text(scheme, q, k):
+    """The four terms for q (2, 2, 3, d) and k (2, 2, 4, d), texts at positions of their own, are those of each alone."""
+    i, j = torch.tensor([[3, 9, 40], [7, 7, 0]]), torch.tensor([[0, 8, 3, 41], [1, 0, 6, 2]])
+    terms = scheme.terms(q, k, i, j)
+    assert [t.shape for t in terms] == [(2, 2, 3, 4), (2, 2, 3, 4), (2, 2, 1, 4), (2, 2, 3, 4)]
+    for b in range(2):
+        alone = scheme.terms(q[b : b + 1], k[b : b + 1], i[b], j[b])
+        for ours, expected in zip(terms, alone, strict=True):
+            torch.testing.assert_close(ours[b : b + 1], expected, rtol=0, atol=1e-12)
+
+
 def assert_refused(call, error, words):
     """The call raises just this error, and its message has these words."""
     with pytest.raises(error) as refusal:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import Wav2Vec2BertConfig
 from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert as oracle
 
-from loops import POSITIONS, assert_formula, assert_formula_under_a_causal_mask, draw
+from loops import POSITIONS, assert_formula, assert_formula_under_a_causal_mask, assert_terms_of_each_text, draw
 from posenc_lib.attention import attend, scores
 from posenc_lib.schemes.sinusoidal import Sinusoidal
 from posenc_lib.schemes.transformer_xl import TransformerXL, relative_shift, score_terms
@@ -131,14 +131,7 @@ def test_the_four_terms_add_up_and_know_what_they_should():
 
 
 def test_terms_at_positions_of_their_own_for_every_text():
-    scheme, (q, k) = TransformerXL(2, 6).double(), qk(n_queries=3, n_keys=4)
-    i, j = torch.tensor([[3, 9, 40], [7, 7, 0]]), torch.tensor([[0, 8, 3, 41], [1, 0, 6, 2]])
-    terms = scheme.terms(q, k, i, j)
-    assert [t.shape for t in terms] == [(2, 2, 3, 4), (2, 2, 3, 4), (2, 2, 1, 4), (2, 2, 3, 4)]
-    for b in range(2):
-        alone = scheme.terms(q[b : b + 1], k[b : b + 1], i[b], j[b])
-        for ours, expected in zip(terms, alone, strict=True):
-            torch.testing.assert_close(ours[b : b + 1], expected, rtol=0, atol=1e-12)
+    assert_terms_of_each_text(TransformerXL(2, 6).double(), *qk(n_queries=3, n_keys=4))
 
 
 def test_absolute_positions_that_restart_break_the_cache():
