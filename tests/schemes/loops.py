@@ -65,7 +65,7 @@ def assert_formula_under_a_causal_mask(scheme, loop_scores, heads, length, padde
 
 
 def assert_terms_of_each_text(scheme, q, k):
-    """The four terms for q (2, 2, 3, d) and k (2, 2, 4, d), texts at positions of their own, are those of each alone."""
+    """The four terms for q (2, 2, 3, d) and k (2, 2, 4, d), texts at their own positions, are those of each alone."""
     i, j = torch.tensor([[3, 9, 40], [7, 7, 0]]), torch.tensor([[0, 8, 3, 41], [1, 0, 6, 2]])
     terms = scheme.terms(q, k, i, j)
     assert [t.shape for t in terms] == [(2, 2, 3, 4), (2, 2, 3, 4), (2, 2, 1, 4), (2, 2, 3, 4)]
