@@ -46,7 +46,8 @@ test: $(TESTS)  ## run everything: lint, types, unit, grading, notebooks, slider
 	$(MAKE) --no-print-directory unit || failed="$$failed unit"; \
 	stage assignments $(VENV) -m pytest -n2 --dist loadgroup tests/assignments; \
 	stage power-of-notebooks $(VENV) -m pytest -n2 --dist loadgroup tests/notebooks; \
-	stage notebooks $(VENV) -m pytest --nbval --nbval-current-env --nbval-cell-timeout=120 \
+	stage notebooks env OMP_NUM_THREADS=1 $(VENV) tests/notebooks/forked_kernels.py \
+		$(VENV) -m pytest --nbval --nbval-kernel-name=python3 --nbval-cell-timeout=120 \
 		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n2 --dist loadscope notebooks; \
 	stage browser $(VENV) -m pytest -n2 --dist loadgroup tests/browser; \
 	echo "test: $$(($$(date +%s) - start)) seconds"; \

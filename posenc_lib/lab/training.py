@@ -60,7 +60,7 @@ def train(
     device = next(model.parameters()).device
     losses, made = deque([math.inf], maxlen=10), 0
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)
     model.train()
     for _ in tqdm(range(steps), desc="training", leave=False):

@@ -5,6 +5,7 @@ import copy
 import csv
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -109,12 +110,15 @@ def built(root: Path, name: str, master) -> Path:
 
 @pytest.fixture(scope="session")
 def course_in():
-    """Makes a course from an assignment of the repository, in a given folder."""
+    """Makes a course from an assignment of the repository, in a given folder; texts of it may be changed."""
 
-    def make(root: Path, name: str) -> Course:
-        return Course(
-            built(root, name, nbformat.read(ASSIGNMENTS / "source" / name / f"{name}.ipynb", as_version=4)), name
-        )
+    def make(root: Path, name: str, **changes: str) -> Course:
+        master = nbformat.read(ASSIGNMENTS / "source" / name / f"{name}.ipynb", as_version=4)
+        for before, after in changes.items():
+            assert sum(before in cell.source for cell in master.cells) == 1
+            for cell in master.cells:
+                cell.source = cell.source.replace(before, after)
+        return Course(built(root, name, master), name)
 
     return make
 
@@ -122,7 +126,7 @@ def course_in():
 @pytest.fixture
 def course(course_in, tmp_path):
     """Makes a course from an assignment of the repository."""
-    return lambda name: course_in(tmp_path, name)
+    return partial(course_in, tmp_path)
 
 
 SMALL = {

@@ -82,7 +82,7 @@ def test_every_menu_and_box_answers(ran):
 def test_a_fast_drag_ends_where_a_slow_one_does(ran):
     for explorer in ran.explorers():
         for slider in explorer.sliders:
-            slider.drag(0.9, 0.1, 0.8, 0.35, 0.6)
+            slider.drag(0.9, 0.1, 0.6)
             picture, words = explorer.settled()
             value = slider.readout()
             assert slider.shows_its_value()
