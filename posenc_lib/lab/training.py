@@ -32,7 +32,7 @@ def train(
     task: Task,
     length: int,
     steps: int,
-    batch: int = 64,
+    batch: int = 32,
     learning_rate: float = 2e-3,
     seed: int = 0,
     stop_below: float = 0.0,

@@ -51,7 +51,7 @@ def test_a_committed_result_comes_out_again():
 def test_rotary_loses_its_induction_beyond_the_training_length_and_by_parts_brings_it_back():
     torch.manual_seed(0)
     model = TinyTransformer(Rotary(16), vocabulary=64)
-    train(model, induction, length=64, steps=600, batch=32, learning_rate=4e-3)
+    train(model, induction, length=64, steps=600, learning_rate=4e-3)
     assert accuracy(model, induction, 64, batch=32) > 0.95
     assert accuracy(model, induction, 256, batch=24) < 0.4
     untouched = accuracy(model, induction, 128, batch=32)

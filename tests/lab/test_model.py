@@ -139,7 +139,7 @@ previous_token = partial(copy_back, vocabulary=4, back=1)
 
 def trained(scheme, steps):
     model = TinyTransformer(scheme, 4, dim=32, num_layers=1)
-    train(model, previous_token, length=6, steps=steps, batch=32)
+    train(model, previous_token, length=6, steps=steps)
     return model
 
 
