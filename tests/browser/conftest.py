@@ -9,6 +9,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -225,7 +226,8 @@ def running_lab(folder: Path, beside: Path, *options: str, environment: dict | N
     command += ["--IdentityProvider.token=", f"--LabApp.workspaces_dir={beside / 'workspaces'}", *options]
     log = beside / "lab.log"
     with open(log, "w") as file:
-        server = subprocess.Popen(command, cwd=folder, stdout=file, stderr=subprocess.STDOUT, env=environment)
+        streams = {"stdout": file, "stderr": subprocess.STDOUT}
+        server = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **streams)
     try:
         deadline = time.monotonic() + 90
         while not answers(port):
@@ -234,11 +236,8 @@ def running_lab(folder: Path, beside: Path, *options: str, environment: dict | N
             time.sleep(0.2)
         yield f"http://127.0.0.1:{port}"
     finally:
-        server.terminate()
-        try:
-            server.wait(20)
-        except subprocess.TimeoutExpired:
-            server.kill()
+        os.killpg(server.pid, signal.SIGKILL)  # its kernels end when it is gone; asked to end, it waits for each of them
+        server.wait()
 
 
 @pytest.fixture(scope="session")

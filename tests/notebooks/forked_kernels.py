@@ -19,7 +19,7 @@ import threading
 from pathlib import Path
 
 # None of these looks for a kernel when it is imported, as ipywidgets and tqdm.auto do.
-IMPORTED = ("torch", "matplotlib.pyplot", "ipykernel.kernelapp")
+IMPORTED = ("torch", "torch._dynamo", "matplotlib.pyplot", "ipykernel.kernelapp")  # an optimizer imports dynamo
 REQUEST = "--ask"  # the first argument of the process that a kernel's owner starts, watches and ends
 
 
