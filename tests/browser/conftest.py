@@ -236,7 +236,7 @@ def running_lab(folder: Path, beside: Path, *options: str, environment: dict | N
             time.sleep(0.2)
         yield f"http://127.0.0.1:{port}"
     finally:
-        os.killpg(server.pid, signal.SIGKILL)  # its kernels end when it is gone; asked to end, it waits for each of them
+        os.killpg(server.pid, signal.SIGKILL)  # asked to end, it waits for its kernels; they end without it
         server.wait()
 
 
