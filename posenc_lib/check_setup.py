@@ -12,7 +12,7 @@ from pathlib import Path
 REQUIREMENTS = Path(__file__).parents[1] / "requirements.txt"
 PYTHON = (3, 11), (3, 13)  # oldest and newest
 LIBRARY = ("torch", "numpy")
-COURSE = ("matplotlib", "jupyterlab", "ipykernel", "ipywidgets", "anywidget", "tqdm", "joblib")
+COURSE = ("matplotlib", "jupyterlab", "ipykernel", "ipywidgets", "anywidget", "jsonschema", "tqdm", "joblib")
 EXTENSIONS = {
     "@jupyter-widgets/jupyterlab-manager": "jupyterlab_widgets",
     "anywidget": "anywidget",
