@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the first target that needs it sets up. Versions stand in requirements.txt.
 
 .DEFAULT_GOAL := help
-.PHONY: help lab unit test notebooks bench check release grade import export hub clean
+.PHONY: help lab site unit test notebooks bench check release grade import export hub clean
 
 # The first that runs and is new enough; a shim that cannot run is passed over. Override: make lab PYTHON=/path/to/python
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(if $(shell \
@@ -17,6 +17,7 @@ VENV := .venv/bin/python
 LAB := .venv/.lab-is-set-up
 TESTS := .venv/.tests-are-set-up
 CLASS := .venv/.class-is-set-up
+SITE := .venv/.site-is-set-up
 ASSIGNMENTS := notebooks/assignments
 
 # The folder of a class, with source/ and submitted/ in it. Override: make grade COURSE=/path/to/class
@@ -29,6 +30,9 @@ help:  ## list the targets
 
 lab: $(LAB)  ## open the course in JupyterLab; prints the address
 	$(VENV) -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
+
+site: $(SITE)  ## build the course as pages whose sliders need no kernel, in build/site; needs npm
+	$(VENV) notebooks/site/build_site.py
 
 unit: $(TESTS)  ## test the library: less than two minutes
 	@start=$$(date +%s); \
@@ -103,6 +107,10 @@ $(CLASS): $(LAB) $(ASSIGNMENTS)/requirements.txt
 	$(PIP) -r $(ASSIGNMENTS)/requirements.txt
 	@touch $@
 
-$(TESTS): $(LAB) tests/requirements.txt $(ASSIGNMENTS)/requirements.txt $(ASSIGNMENTS)/hub/requirements.txt
+$(SITE): $(LAB) notebooks/site/requirements.txt
+	$(PIP) -r notebooks/site/requirements.txt
+	@touch $@
+
+$(TESTS): $(LAB) tests/requirements.txt notebooks/site/requirements.txt $(ASSIGNMENTS)/requirements.txt $(ASSIGNMENTS)/hub/requirements.txt
 	$(PIP) -r tests/requirements.txt
 	@touch $@

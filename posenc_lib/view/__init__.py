@@ -1,7 +1,8 @@
 """What a learner sees: figures with a caption and alt text, sliders that answer, checks that print."""
 
 from posenc_lib.view.claims import holds
-from posenc_lib.view.explorer import Explorer, choice, log_slider, slider, toggle
+from posenc_lib.view.controls import choice, log_slider, slider, toggle, toggles
+from posenc_lib.view.explorer import Explorer
 from posenc_lib.view.figure import heatmap, show, use_style
 
-__all__ = ["Explorer", "choice", "heatmap", "holds", "log_slider", "show", "slider", "toggle", "use_style"]
+__all__ = ["Explorer", "choice", "heatmap", "holds", "log_slider", "show", "slider", "toggle", "toggles", "use_style"]

@@ -1,67 +1,48 @@
 """Explorers: a picture under a few controls, drawn once and then only updated.
 
-The axes, labels and everything else that stays are drawn once and kept as a background. A move of a control changes
-the data of the moving artists, paints these over the background, and sends the picture; the whole figure is drawn again
-only when the update touched something that belongs to the background, such as the limits of an axis.
+The axes, labels and everything else that stays are the background. A move of a control changes the data of the moving
+artists and paints these, over nothing, as a layer. Only the layer is sent; the background is drawn and sent again when
+the update touched something that belongs to it, such as the limits of an axis. ``screen.js`` lays the two upon each
+other, in a notebook that runs and on a page that has them recorded.
 
 A page that was not run shows the first picture; a page that runs shows the live one.
 """
 
-import math
+import io
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
 import anywidget
 import ipywidgets
+import numpy as np
 import traitlets
 from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
 from posenc_lib.view import figure
+from posenc_lib.view.controls import sweep, text
 
-
-def slider(label: str, low: float, high: float, start: float, step: float = 1) -> ipywidgets.Widget:
-    """A slider from ``low`` to ``high``: whole numbers if all four numbers are whole, else fractions."""
-    kind = ipywidgets.IntSlider if all(isinstance(x, int) for x in (low, high, start, step)) else ipywidgets.FloatSlider
-    return kind(description=label, min=low, max=high, value=start, step=step, **_look())
-
-
-def log_slider(label: str, low: float, high: float, start: float, step: float = 0.1) -> ipywidgets.Widget:
-    """A slider on which equal steps multiply by equal factors; ``step`` is in powers of ten."""
-    return ipywidgets.FloatLogSlider(
-        description=label,
-        min=math.log10(low),
-        max=math.log10(high),
-        value=start,
-        step=step,
-        readout_format=".4r",
-        **_look(),
-    )
-
-
-def choice(label: str, options: Iterable[str], start: str) -> ipywidgets.Widget:
-    """A menu of a few named options."""
-    return ipywidgets.Dropdown(description=label, options=list(options), value=start, **_look())
-
-
-def toggle(label: str, start: bool) -> ipywidgets.Widget:
-    """A box to tick."""
-    return ipywidgets.Checkbox(description=label, value=start, indent=False)
-
-
-def _look() -> dict:
-    return {"style": {"description_width": "initial"}, "layout": ipywidgets.Layout(width="340px")}
+DPI = 100  # on a screen with one pixel per point
+WEBP = {"lossless": True, "method": 2, "quality": 0}  # small, in a few milliseconds
+# 32 degrees of opacity: the edge of a line needs no more, and takes half the bytes.
+OPACITY = np.rint(np.rint(np.arange(256) * 31 / 255) * 255 / 31).astype(np.uint8)
 
 
 class _Screen(anywidget.AnyWidget):
-    """The picture with its alt text, and below it a line of words that a screen reader announces."""
+    """Background, layer, alt text, and below them a line of words that a screen reader announces."""
 
     _esm = Path(__file__).with_name("screen.js")
-    picture = traitlets.Bytes().tag(sync=True)
+    background = traitlets.Bytes().tag(sync=True)
+    layer = traitlets.Bytes().tag(sync=True)
+    width = traitlets.Int().tag(sync=True)  # of the picture, in points
     alt = traitlets.Unicode().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
+    main = traitlets.Unicode().tag(sync=True)  # the label of the control that the play button moves; empty without one
+    ratio = traitlets.Int(1).tag(sync=True)  # pixels per point, told by the page
+    step = traitlets.Int(0).tag(sync=True)  # counted by the play button
 
 
 class Explorer:
@@ -75,10 +56,14 @@ class Explorer:
         alt: one sentence that says what the picture shows.
         clamp: ``clamp(**values)`` returns those values that must change to be possible together, as a mapping; the
             controls move there and the page says so.
-        size: width and height of the figure in inches, at 100 pixels an inch.
-        controls: one for each argument of ``update``, made with ``slider``, ``log_slider``, ``choice`` or ``toggle``.
+        size: width and height of the figure in inches, at 100 points an inch.
+        play: the name of the control that a play button sweeps; without one there is no button.
+        together: pairs of names of controls whose every combination is recorded for pages without a kernel. Of the
+            others the values of one at a time are, with the rest at the start.
+        controls: one for each argument of ``update``, made with ``slider``, ``log_slider``, ``choice``, ``toggle`` or
+            ``toggles``.
     Raises:
-        ValueError: if ``alt`` is empty or there is no control.
+        ValueError: if ``alt`` is empty, there is no control, or ``play`` or ``together`` name one that is not there.
     """
 
     def __init__(
@@ -88,29 +73,37 @@ class Explorer:
         alt: str,
         clamp: Callable[..., Mapping] = lambda **values: {},
         size: tuple[float, float] = (9, 3.6),
+        play: str | None = None,
+        together: Iterable[tuple[str, str]] = (),
         **controls: ipywidgets.Widget,
     ):
         if not alt.strip():
             raise ValueError(f"alt must say what the picture shows, got {alt!r}")
         if not controls:
             raise ValueError("controls must hold at least one control, got none")
-        self.controls, self.alt = controls, alt
+        self.controls, self.alt, self.width = controls, alt, round(DPI * size[0])
+        self.play, self.together = play, [tuple(pair) for pair in together]
+        for argument, names in (("play", [play] if play else []), ("together", sum(self.together, ()))):
+            if unknown := [name for name in names if name not in controls]:
+                raise ValueError(f"{argument} must name controls of {list(controls)}, got {unknown[0]!r}")
         self._update, self._clamp = update, clamp
-        self._figure = Figure(figsize=size, dpi=100)
+        self._figure = Figure(figsize=size, dpi=DPI)
         self._canvas = FigureCanvasAgg(self._figure)
         moving = {name: _several(item) for name, item in draw(self._figure).items()}
         self._artists = SimpleNamespace(**{name: a[0] if len(a) == 1 else a for name, a in moving.items()})
         self._moving = sorted((a for several in moving.values() for a in several), key=Artist.get_zorder)
         for artist in self._moving:
             artist.set_animated(True)
-        self._background, self._settling = None, False
-        self._screen = _Screen(alt=alt)
+        self._settling, self._sweep = False, sweep(controls[play]) if play else []
+        self._screen = _Screen(alt=alt, width=self.width, main=controls[play].description if play else "")
         self._answer()
-        settings = ", ".join(f"{c.description} = {_text(c.value)}" for c in self.controls.values())
+        settings = ", ".join(f"{c.description} = {text(c, c.value)}" for c in self.controls.values())
         self._first_text = f"{alt}\n{settings}\n{self.words}\n{figure.digest(self._figure)}"
-        self._first_picture = figure.png(self._figure, compress_level=9)
+        self._first_picture = self.picture
         for control in self.controls.values():
             control.observe(self._on_move, names="value")
+        self._screen.observe(self._on_ratio, names="ratio")
+        self._screen.observe(self._on_step, names="step")
         row = ipywidgets.HBox(list(self.controls.values()), layout=ipywidgets.Layout(flex_flow="row wrap"))
         self._box = ipywidgets.VBox([row, self._screen])
 
@@ -126,27 +119,62 @@ class Explorer:
 
     @property
     def picture(self) -> bytes:
-        """The picture as PNG."""
-        return self._screen.picture
+        """Background and layer upon each other, as PNG."""
+        both, stream = [Image.open(io.BytesIO(data)).convert("RGBA") for data in self.layers], io.BytesIO()
+        Image.alpha_composite(*both).convert("RGB").save(stream, "png", compress_level=9)
+        return stream.getvalue()
+
+    @property
+    def ratio(self) -> int:
+        """Pixels per point, as the page asked for."""
+        return self._screen.ratio
+
+    @ratio.setter
+    def ratio(self, ratio: int) -> None:
+        self._screen.ratio = ratio
+
+    @property
+    def layers(self) -> tuple[bytes, bytes]:
+        """Background and layer, as WebP without loss."""
+        return self._screen.background, self._screen.layer
+
+    def set(self, **values: object) -> bool:
+        """Set several controls at once, the others stay where they are; whether the picture could follow."""
+        self._settling = True
+        for name, value in values.items():
+            self.controls[name].value = value
+        self._settling = False
+        return self._answer()
 
     def _on_move(self, change: object) -> None:
         if not self._settling:
             self._answer()
 
-    def _answer(self) -> None:
-        """Bring the picture and the words up to date with the controls; never raises into the page."""
+    def _on_ratio(self, change: object) -> None:
+        self._figure.set_dpi(DPI * self._screen.ratio)
+        self._paint()
+
+    def _on_step(self, change: object) -> None:
+        assert self.play
+        control = self.controls[self.play]
+        values, now = self._sweep, control.value
+        place = values.index(now if now in values else min(values, key=lambda value: abs(value - now)))
+        control.value = values[(place + 1) % len(values)]
+
+    def _answer(self) -> bool:
+        """Bring the picture and the words up to date with the controls; whether the picture could follow."""
         moved = self._settle()
         try:
             words = self._update(self._artists, **self.values)
         except ValueError as refusal:  # the library refuses in words that a learner can read
             words = f"Not possible: {refusal}."
-            if self.picture:  # it stays as it was
+            if self._screen.layer:  # it stays as it was
                 self._screen.words = words
-                return
-        self._paint()
+                return False
         with self._screen.hold_sync():
-            self._screen.picture = figure.png(self._figure)
+            self._paint()
             self._screen.words = " ".join((*moved, words))
+        return True
 
     def _settle(self) -> list[str]:
         """Move the controls to values that are possible together; return a sentence for each that moved."""
@@ -155,21 +183,24 @@ class Explorer:
         for name, value in possible.items():
             control = self.controls[name]
             if control.value != value:
-                before, control.value = control.value, value
-                now = _text(control.value)
-                moved.append(f"{control.description} {_text(before)} is not possible here, so it is now {now}.")
+                before, control.value = text(control, control.value), value
+                now = text(control, value)
+                moved.append(f"{control.description} {before} is not possible here, so it is now {now}.")
         self._settling = False
         return moved
 
     def _paint(self) -> None:
-        """Draw the moving artists over the background, which is drawn again only if something in it changed."""
-        if self._background is None or self._figure.stale:
+        """Paint the moving artists over nothing; draw the background again only if something in it changed."""
+        if not self._screen.background or self._figure.stale:
             self._canvas.draw()
             self._figure.set_layout_engine("none")  # the axes keep their places from now on
-            self._background = self._canvas.copy_from_bbox(self._figure.bbox)
-        self._canvas.restore_region(self._background)
+            self._screen.background = _webp(np.asarray(self._canvas.buffer_rgba())[..., :3])
+        self._canvas.get_renderer().clear()
         for artist in self._moving:
             (artist.axes or self._figure).draw_artist(artist)
+        layer = np.array(self._canvas.buffer_rgba())
+        layer[..., 3] = OPACITY[layer[..., 3]]
+        self._screen.layer = _webp(layer)
 
     def _repr_mimebundle_(self, **kwargs: object) -> tuple[dict, dict]:
         data = {
@@ -188,5 +219,7 @@ def _several(item: Artist | Iterable[Artist]) -> list[Artist]:
     return [item] if isinstance(item, Artist) else list(item)
 
 
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
+def _webp(pixels: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "webp", **WEBP)
+    return stream.getvalue()

@@ -1,29 +1,87 @@
-// The picture of an explorer, its alt text, the words below it, and names for the sliders beside it.
-function name_sliders(box) {
-  for (const slider of box.querySelectorAll(".widget-slider")) {
-    const label = slider.querySelector(".widget-label");
-    for (const handle of slider.querySelectorAll("[role=slider]")) handle.setAttribute("aria-label", label.textContent);
-  }
-}
+// The picture of an explorer in a page: a layer that moves upon a background that stays, the words below them, and a
+// button that plays. In a notebook the kernel sends what is shown; on a page without one a recording has it.
 
-function render({ model, el }) {
-  const picture = document.createElement("img");
+const INTERVAL = 120; // milliseconds at least that a played picture stays
+
+// Put a picture into `el`. What comes back shows a state: addresses of layer and background, alt text, words.
+function picture(el, width) {
+  const image = document.createElement("img");
   const words = document.createElement("p");
   words.setAttribute("role", "status");
-  picture.style.maxWidth = "100%";
-  el.append(picture, words);
-
-  const show_picture = () => {
-    const old = picture.src;
-    picture.src = URL.createObjectURL(new Blob([model.get("picture")], { type: "image/png" }));
-    if (old) URL.revokeObjectURL(old);
+  image.style.cssText = `display: block; width: ${width}px; max-width: 100%; height: auto; background-size: 100% 100%`;
+  image.style.printColorAdjust = "exact"; // paper gets the background too
+  el.append(image, words);
+  let shown = "", turns = 0;
+  return async ({ background, layer, alt, words: sentence }) => {
+    const turn = ++turns;
+    image.alt = alt;
+    words.textContent = sentence;
+    if (background !== shown) {
+      const next = new Image();
+      next.src = background;
+      await next.decode().catch(() => null); // so that it comes in the same moment as the layer
+      if (turn !== turns) return;
+      image.style.backgroundImage = `url("${(shown = background)}")`;
+    }
+    if (layer !== image.getAttribute("src")) image.src = layer;
+    await image.decode().catch(() => null); // it was replaced before it was shown
   };
-  const show_alt = () => (picture.alt = model.get("alt"));
-  const show_words = () => (words.textContent = model.get("words"));
-  model.on("change:picture", show_picture);
-  model.on("change:alt", show_alt);
-  model.on("change:words", show_words);
-  show_picture(), show_alt(), show_words();
+}
+
+// A button that calls `step`, waits until what it promised is done, and calls it again, until it is pressed once more.
+function play_button(label, step) {
+  const button = document.createElement("button");
+  let playing = false;
+  const show = () => {
+    button.textContent = playing ? "\u23F8 Pause" : "\u25B6 Play";
+    button.setAttribute("aria-label", `${playing ? "Pause" : "Play"}: ${label}`);
+  };
+  const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+  button.type = "button";
+  button.className = "posenc-play";
+  button.addEventListener("click", async () => {
+    playing = !playing;
+    for (show(); playing && button.isConnected; ) await Promise.all([step(), pause(INTERVAL)]);
+  });
+  show();
+  return button;
+}
+
+// In a notebook: follow the kernel.
+function render({ model, el }) {
+  const shown = picture(el, model.get("width"));
+  const urls = {};
+  const address = (name) => {
+    const data = model.get(name);
+    if (urls[name]?.data !== data) {
+      if (urls[name]) URL.revokeObjectURL(urls[name].url);
+      urls[name] = { data, url: URL.createObjectURL(new Blob([data], { type: "image/webp" })) };
+    }
+    return urls[name].url;
+  };
+  let arrived = () => {};
+  const show = () => {
+    const state = { background: address("background"), layer: address("layer") };
+    shown({ ...state, alt: model.get("alt"), words: model.get("words") }).then(arrived);
+  };
+  model.on("change:layer change:words change:alt", show);
+  show();
+
+  const ratio = devicePixelRatio > 1 ? 2 : 1;
+  if (ratio !== model.get("ratio")) {
+    model.set("ratio", ratio);
+    model.save_changes();
+  }
+  if (model.get("main")) {
+    const step = () =>
+      new Promise((done) => {
+        arrived = done;
+        setTimeout(done, 3000); // the kernel is busy
+        model.set("step", model.get("step") + 1);
+        model.save_changes();
+      });
+    el.prepend(play_button(model.get("main"), step));
+  }
 
   const waiting = setInterval(() => {
     const box = el.closest(".widget-vbox");
@@ -31,8 +89,146 @@ function render({ model, el }) {
   }, 100);
   return () => {
     clearInterval(waiting);
-    URL.revokeObjectURL(picture.src);
+    for (const { url } of Object.values(urls)) URL.revokeObjectURL(url);
   };
 }
 
-export default { render };
+// Give the handles of ipywidgets' sliders the names that stand beside them.
+function name_sliders(box) {
+  for (const slider of box.querySelectorAll(".widget-slider")) {
+    const label = slider.querySelector(".widget-label");
+    for (const handle of slider.querySelectorAll("[role=slider]")) handle.setAttribute("aria-label", label.textContent);
+  }
+}
+
+// On a page without a kernel: follow a recording. `el` holds what is shown at the start and, as JSON, what can be moved;
+// `load` returns the states. What is not recorded together moves one at a time, the rest goes back to the start.
+function replay(el, load) {
+  const page = JSON.parse(el.querySelector("script").textContent);
+  const folder = el.dataset.pictures;
+  const controls = page.controls.map((spec) => recorded_control(spec));
+  const row = document.createElement("div");
+  row.className = "posenc-controls";
+  row.append(...controls.map((control) => control.el));
+  const screen = document.createElement("div");
+  screen.className = "posenc-screen";
+  const shown = picture(screen, page.width);
+  const address = (name) => `${folder}/${name}.webp`;
+  const last = { background: address(page.start[1]), layer: address(page.start[0]) };
+  shown({ ...last, alt: page.alt, words: page.start[2] });
+
+  let states, loading;
+  const ready = () => (loading ??= load().then((loaded) => (states = loaded)));
+  const fetched = new Set();
+  const fetch_ahead = (keys) => {
+    for (const key of keys)
+      for (const name of (states[key] ?? []).slice(0, 2))
+        if (name && !fetched.has(name)) fetched.add(name), (new Image().src = address(name));
+  };
+  const sweep = (control) => control.spec.texts.map((_, place) => `${control.spec.name}=${place}`);
+
+  // Where the controls stand, as the name of a state; those that are not recorded with the one that moved go back.
+  const settle = (moved) => {
+    const away = controls.filter((c) => c !== moved && c.place !== c.spec.start);
+    const pair = page.together.find(
+      ({ names }) => names.includes(moved.spec.name) && away.some((c) => names.includes(c.spec.name)),
+    );
+    const back = away.filter((c) => !pair?.names.includes(c.spec.name));
+    for (const control of back) control.set(control.spec.start);
+    const note = back.length ? `Back at the start: ${back.map((c) => c.spec.label).join(", ")}. ` : "";
+    if (!pair) return [`${moved.spec.name}=${moved.place}`, note];
+    const places = pair.names.map((name, n) => {
+      const control = controls.find((c) => c.spec.name === name);
+      const near = pair.places[n].reduce((a, b) => (Math.abs(b - control.place) < Math.abs(a - control.place) ? b : a));
+      control.set(near);
+      return near;
+    });
+    fetch_ahead(pair.places[0].map((p) => pair_key(pair, p, places[1])));
+    fetch_ahead(pair.places[1].map((p) => pair_key(pair, places[0], p)));
+    return [pair_key(pair, ...places), note];
+  };
+
+  const follow = async (moved) => {
+    await ready();
+    fetch_ahead(sweep(moved));
+    const [key, note] = settle(moved);
+    const [layer, background, words, others] = states[key];
+    if (layer) Object.assign(last, { background: address(background), layer: address(layer) });
+    for (const control of controls) control.say(others[control.spec.name]);
+    return shown({ ...last, alt: page.alt, words: note + words });
+  };
+  for (const control of controls) {
+    control.el.addEventListener("focusin", () => ready().then(() => fetch_ahead(sweep(control))), { once: true });
+    control.on_move = () => follow(control);
+  }
+  const main = controls.find((control) => control.spec.name === page.play);
+  if (main) {
+    const step = () => main.set((main.place + 1) % main.spec.texts.length) ?? follow(main);
+    row.prepend(play_button(main.spec.label, step));
+  }
+  el.replaceChildren(row, screen);
+}
+
+const pair_key = ({ names }, ...places) => names.map((name, n) => `${name}=${places[n]}`).join();
+
+// A control of a recording: where it stands, how to move it, and what stands beside it.
+function recorded_control(spec) {
+  const el = document.createElement(spec.kind === "row" ? "fieldset" : "label");
+  const name = document.createElement(spec.kind === "row" ? "legend" : "span");
+  const control = { el, spec, place: spec.start, on_move: () => {} };
+  const move = (place) => ((control.place = place), control.show(), control.on_move());
+  name.textContent = spec.label;
+  if (spec.kind === "row") {
+    const buttons = spec.names.map((word, n) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = word;
+      button.addEventListener("click", () => {
+        const flipped = (values) => values.map((down, m) => down !== (m === n)).join();
+        const found = spec.values.findIndex((values) => values.join() === flipped(spec.values[control.place]));
+        // without every combination recorded, a button counts from the start
+        move(found >= 0 ? found : spec.values.findIndex((values) => values.join() === flipped(spec.values[spec.start])));
+      });
+      return button;
+    });
+    control.show = () =>
+      buttons.forEach((button, n) => button.setAttribute("aria-pressed", spec.values[control.place][n]));
+    el.append(name, ...buttons);
+  } else if (spec.kind === "menu") {
+    const menu = document.createElement("select");
+    menu.append(...spec.texts.map((text, n) => new Option(text, n)));
+    menu.addEventListener("change", () => move(menu.selectedIndex));
+    control.show = () => (menu.selectedIndex = control.place);
+    el.append(name, menu);
+  } else if (spec.kind === "box") {
+    const box = document.createElement("input");
+    box.type = "checkbox";
+    box.addEventListener("change", () => move(box.checked ? 1 : 0));
+    control.show = () => (box.checked = control.place === 1);
+    el.append(box, name);
+  } else {
+    const range = document.createElement("input");
+    const readout = document.createElement("output");
+    Object.assign(range, { type: "range", min: 0, max: spec.texts.length - 1, step: 1 });
+    range.addEventListener("input", () => move(range.valueAsNumber));
+    control.show = () => {
+      range.value = control.place;
+      readout.textContent = spec.texts[control.place];
+      range.setAttribute("aria-valuetext", spec.texts[control.place]);
+    };
+    control.readout = readout;
+    el.append(name, range, readout);
+  }
+  el.querySelector("input, select")?.setAttribute("aria-label", spec.label); // without options and readout
+  control.set = (place) => {
+    control.place = place;
+    control.show();
+  };
+  control.say = (text) => {
+    if (text !== undefined && control.readout) control.readout.textContent = text;
+  };
+  control.show();
+  return control;
+}
+
+export default { render, replay };

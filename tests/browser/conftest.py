@@ -36,7 +36,7 @@ UNRELATED = (
 
 # A notebook with one control of each kind, so that an explorer is tested whatever the course shows.
 EXPLORER = """
-from posenc_lib.view import Explorer, choice, log_slider, slider, toggle, use_style
+from posenc_lib.view import Explorer, choice, log_slider, slider, toggle, toggles, use_style
 
 use_style()
 
@@ -47,11 +47,13 @@ def draw(fig):
     return {"line": ax.plot([], [])}
 
 
-def update(moving, n, top, height, base, kind, dots):
+def update(moving, n, top, height, base, kind, dots, ends):
     moving.line.set_data(range(n + 1), [height * (i / max(n, 1)) ** (base / 10) * top for i in range(n + 1)])
     moving.line.set_linestyle({"solid": "-", "dashed": "--"}[kind])
     moving.line.set_marker("o" if dots else "")
-    return f"n={n} top={top} height={height:.2f} base={base:.4g} kind={kind} dots={dots}."
+    moving.line.set_clip_on(not ends[0])
+    moving.line.set_linewidth(4 if ends[1] else 2)
+    return f"n={n} top={top} height={height:.2f} base={base:.4g} kind={kind} dots={dots} ends={ends[0]:d}{ends[1]:d}."
 
 
 explorer = Explorer(
@@ -63,6 +65,9 @@ explorer = Explorer(
     base=log_slider("base", 1, 100, 10),
     kind=choice("line", ["solid", "dashed"], "solid"),
     dots=toggle("dots", False),
+    ends=toggles("ends", ("whole", "thick"), (False, False)),
+    play="n",
+    together=[("height", "base")],
     alt="A line that rises from the left to the right.",
     clamp=lambda n, top, **others: {"n": min(n, top)},
 )
@@ -127,9 +132,13 @@ SETTLE = """async (box, limit) => {
         if (performance.now() - start > limit) return null;
         await new Promise(done => setTimeout(done, 5));
     }
-    const bytes = await fetch(box.querySelector('img').src).then(answer => answer.arrayBuffer());
-    const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
-    return [digest.join(), box.querySelector('[role=status]').textContent];
+    const img = box.querySelector('img');
+    const background = img.style.backgroundImage.slice(5, -2);
+    const digests = [img.src, background].map(async url => {
+        const bytes = await fetch(url).then(answer => answer.arrayBuffer());
+        return new Uint8Array(await crypto.subtle.digest('SHA-256', bytes)).join();
+    });
+    return [(await Promise.all(digests)).join(), box.querySelector('[role=status]').textContent];
 }"""
 
 
@@ -263,11 +272,25 @@ def write_synthetic(path: Path) -> None:
     write_notebook(path, EXPLORER + "explorer", output)
 
 
+@pytest.fixture(scope="session")
+def synthetic_in():
+    """Writes the notebook with one control of each kind into a folder; its path."""
+
+    def write(folder: Path) -> Path:
+        write_synthetic(folder / SYNTHETIC)
+        return folder / SYNTHETIC
+
+    return write
+
+
 def write_notebook(path: Path, source: str, *outputs) -> None:
     """Write a notebook of one cell."""
     cell = nbformat.v4.new_code_cell(source, outputs=list(outputs), execution_count=1)
     kernel = {"name": "python3", "display_name": "Python 3"}  # JupyterLab asks for one where none is named
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": kernel}), path)
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": kernel, "language_info": {"name": "python"}}),
+        path,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.xdist_group("synthetic")
 
@@ -56,3 +57,30 @@ def test_menu_and_box_reach_the_kernel(explorer):
     assert said(explorer)["kind"] == "dashed"
     explorer.boxes_to_tick[0].click()
     assert said(explorer)["dots"] == "True"
+
+
+def test_a_row_of_buttons_reaches_the_kernel(explorer):
+    whole, thick = (explorer.box.get_by_role("button", name=name, exact=True) for name in ("whole", "thick"))
+    state = explorer.settled()
+    assert explorer.answer_to(thick.click) != state
+    assert said(explorer)["ends"] == "01"
+    whole.press("Enter")
+    assert said(explorer)["ends"] == "11"
+
+
+def test_play_sweeps_the_main_control_until_it_is_paused(explorer):
+    n, top, *_ = explorer.sliders
+    top.drag(1.0)
+    play = explorer.box.get_by_role("button", name="Play: length n")
+    play.press("Enter")
+    seen = {n.readout()}
+    while len(seen) < 4:
+        explorer.visit.page.wait_for_timeout(50)
+        seen.add(n.readout())
+    explorer.box.get_by_role("button", name="Pause: length n").press("Enter")
+    explorer.visit.page.wait_for_timeout(500)
+    words = explorer.settled()[1]
+    assert said(explorer)["n"] == n.readout()
+    explorer.visit.page.wait_for_timeout(500)
+    assert explorer.settled()[1] == words
+    expect(play).to_be_visible()

@@ -2,13 +2,12 @@
 
 from io import BytesIO
 
-import ipywidgets
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from posenc_lib.view import Explorer, choice, figure, heatmap, log_slider, slider, toggle, use_style
+from posenc_lib.view import Explorer, choice, figure, heatmap, slider, use_style
 
 X = np.linspace(0, 6, 50)
 
@@ -208,27 +207,79 @@ def test_screen_follows_and_keeps_its_alt_text():
     screen = e._box.children[1]
     assert screen.alt == "A wave and a map."
     e.controls["k"].value = 12
-    assert (screen.picture, screen.words) == (e.picture, "The peak is at 12.")
+    assert ((screen.background, screen.layer), screen.words) == (e.layers, "The peak is at 12.")
 
 
-@pytest.mark.parametrize(
-    "control, kind, value",
-    [
-        (slider("height", 1, 20, 3), ipywidgets.IntSlider, 3),
-        (slider("height", 0, 1, 0.5, 0.25), ipywidgets.FloatSlider, 0.5),
-        (log_slider("height", 1, 1000, 10), ipywidgets.FloatLogSlider, 10),
-        (choice("height", ("low", "high"), "high"), ipywidgets.Dropdown, "high"),
-        (toggle("height", True), ipywidgets.Checkbox, True),
-    ],
-)
-def test_controls_have_a_label_and_a_start(control, kind, value):
-    assert isinstance(control, kind)
-    assert control.description == "height"
-    assert control.value == value
+def test_the_layer_upon_the_background_is_what_matplotlib_paints_there():
+    e = explorer(12)
+    canvas = e._canvas
+    canvas.draw()
+    for artist in e._moving:
+        artist.axes.draw_artist(artist)
+    whole = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
+    with Image.open(BytesIO(e.picture)) as picture:
+        shown = np.asarray(picture).astype(int)
+    assert shown.shape == whole.shape
+    assert np.abs(shown - whole).max() <= 5  # 32 degrees of opacity
+    assert (shown != whole).mean() < 0.02
 
 
-def test_sliders_have_their_limits():
-    control = slider("height", -2, 20, 4, 2)
-    assert (control.min, control.max, control.step) == (-2, 20, 2)
-    control = log_slider("height", 1, 1000, 10)
-    assert (control.min, control.max, control.base) == (0, 3, 10)
+def test_only_the_layer_changes_while_the_background_stays():
+    e = explorer(3)
+    before = e.layers
+    e.controls["k"].value = 12
+    assert e.layers[0] == before[0]
+    assert e.layers[1] != before[1]
+    e = explorer(3, update_title)
+    before = e.layers
+    e.controls["k"].value = 12
+    assert e.layers[0] != before[0]
+
+
+def test_twice_the_pixels():
+    e = explorer(3)
+    sizes = []
+    for ratio in (1, 2, 1):
+        e.ratio = ratio
+        sizes.append([Image.open(BytesIO(data)).size for data in e.layers])
+    assert sizes == [[(900, 360)] * 2, [(1800, 720)] * 2, [(900, 360)] * 2]
+    assert e.picture == explorer(3).picture
+
+
+def test_play_goes_through_a_sweep_and_begins_anew():
+    e = explorer(3, play="k")
+    assert e._screen.main == "height"
+    seen = []
+    for step in range(1, 20 + 1):
+        e._screen.step = step
+        seen.append(e.values["k"])
+    assert seen == [4, 5, 6, *range(7, 21), 1, 2, 3]
+    assert explorer(3)._screen.main == ""
+
+
+def test_play_of_a_menu():
+    def update_menu(artists, layout):
+        return f"{layout}."
+
+    e = Explorer(draw, update_menu, "A.", play="layout", layout=choice("layout", ["half", "interleaved"], "half"))
+    words = []
+    for step in (1, 2):
+        e._screen.step = step
+        words.append(e.words)
+    assert words == ["interleaved.", "half."]
+
+
+@pytest.mark.parametrize("option", [{"play": "m"}, {"together": [("k", "m")]}])
+def test_refuses_names_of_controls_that_are_not_there(option):
+    with pytest.raises(ValueError, match=next(iter(option))) as refusal:
+        explorer(3, **option)
+    assert "'m'" in str(refusal.value) and "'k'" in str(refusal.value)
+
+
+def test_several_controls_are_set_at_once(drawings):
+    answers = []
+    e = pair(lambda low, high: answers.append((low, high)) or {})
+    answers.clear()
+    assert e.set(low=1, high=9)
+    assert answers == [(1, 9)] and e.words == "From 1 to 9."
+    assert not explorer(3).set(k=7)

@@ -1,0 +1,38 @@
+"""How Sphinx builds the pages that build_site.py prepares."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+project = re.search(r"^# (.*)$", README, re.M)[1]
+html_title = project
+language = "en"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["**.ipynb_checkpoints"]
+
+nb_execution_mode = "off"
+nb_render_markdown_format = "myst"
+nb_merge_streams = True
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
+nb_mime_priority_overrides = [("html", "text/html", 0)]
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 4
+suppress_warnings = ["mystnb.unknown_mime_type"]
+
+mathjax_path = "mathjax/tex-chtml.js"
+html_theme = "furo"
+html_static_path = [str(ROOT / "build" / "unused")]
+html_css_files = ["site.css"]
+html_js_files = ["posenc.js"]
+html_copy_source = True
+html_show_sourcelink = False
+html_show_sphinx = False
+templates_path = []
+autodoc_typehints = "description"
+pygments_style = "default"
+pygments_dark_style = "monokai"

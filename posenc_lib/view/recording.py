@@ -1,0 +1,67 @@
+"""What an explorer shows, recorded for pages without a kernel: one control at a time, and pairs that go together."""
+
+import hashlib
+from itertools import product
+from typing import Any
+
+import ipywidgets
+
+from posenc_lib.view.controls import SWEEP, Toggles, spread, sweep, text
+from posenc_lib.view.explorer import Explorer
+
+PAIR = 15  # values of each of two controls that belong together, at most
+RATIO = 2  # pixels per point
+KINDS = {ipywidgets.Dropdown: "menu", ipywidgets.Checkbox: "box", Toggles: "row"}
+
+
+def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Every value of each control with the others at the start; every combination of those that belong together.
+
+    The explorer is left as it was, but draws with ``RATIO`` pixels per point from then on.
+
+    Args:
+        explorer: what to record.
+        most: values of a control at most.
+        pair: values of each of two sliders that belong together, at most.
+    Returns:
+        What the page has to know, for JSON: alt text, width in points, controls, and states by what is set;
+        and the pictures by name, WebP. A state is a list: layer, background (both null where the picture stays as it
+        was), words, and the values of all controls as texts if some of them had to move.
+    """
+    explorer.ratio, start, pictures = RATIO, explorer.values, {}
+
+    def keep(data: bytes) -> str:
+        name = hashlib.sha256(data).hexdigest()[:16]
+        pictures[name] = data
+        return name
+
+    def state(**values: object) -> list:
+        followed = explorer.set(**start | values)
+        background, layer = map(keep, explorer.layers) if followed else (None, None)
+        asked, controls = start | values, explorer.controls
+        moved = {name: text(controls[name], v) for name, v in explorer.values.items() if v != asked[name]}
+        return [layer, background, explorer.words, moved]
+
+    sweeps = {name: sweep(control, most) for name, control in explorer.controls.items()}
+    controls = []
+    for name, control in explorer.controls.items():
+        described = {"name": name, "label": control.description, "kind": KINDS.get(type(control), "slider")}
+        described["texts"] = [text(control, value) for value in sweeps[name]]
+        described["start"] = sweeps[name].index(start[name])
+        if isinstance(control, Toggles):
+            described |= {"names": control.names, "values": sweeps[name]}
+        controls.append(described)
+    states = {f"{name}={n}": state(**{name: v}) for name, values in sweeps.items() for n, v in enumerate(values)}
+    together = []
+    for names in explorer.together:
+        places = []
+        for name in names:
+            count, few = len(sweeps[name]), type(explorer.controls[name]) in KINDS  # of a menu all values
+            places.append(spread(count, sweeps[name].index(start[name]), count if few else pair))
+        together.append({"names": names, "places": places})
+        for here in product(*places):
+            key = ",".join(f"{name}={n}" for name, n in zip(names, here, strict=True))
+            states[key] = state(**{name: sweeps[name][n] for name, n in zip(names, here, strict=True)})
+    explorer.set(**start)
+    page = {"alt": explorer.alt, "width": explorer.width, "play": explorer.play, "together": together}
+    return page | {"controls": controls, "states": states}, pictures

@@ -1,0 +1,107 @@
+"""A recording holds what the live explorer shows for the same values, and the same bytes every time."""
+
+import json
+
+import pytest
+
+from posenc_lib.view import Explorer, choice, log_slider, slider, toggle, toggles
+from posenc_lib.view.recording import RATIO, record
+
+
+def draw(fig):
+    ax = fig.subplots()
+    ax.set(xlim=(0, 20), ylim=(0, 20), title="A line")
+    return {"line": ax.plot([], [], "o-")}
+
+
+def update(artists, n, top, base, kind, dots, words):
+    if n == 7:
+        raise ValueError("n must not be 7, got 7")
+    artists.line.set_data(range(n + 1), [top * (i / 20) ** (base / 10) for i in range(n + 1)])
+    artists.line.set_linestyle({"solid": "-", "dashed": "--"}[kind])
+    artists.line.set_marker("o" if dots else "")
+    if words[1]:
+        artists.line.axes.set_title("Another title")
+    else:
+        artists.line.axes.set_title("A line")
+    return f"{n} {top} {base:g} {kind} {dots} {words}."
+
+
+def explorer():
+    return Explorer(
+        draw,
+        update,
+        alt="A line.",
+        clamp=lambda n, top, **others: {"n": min(n, top)},
+        play="n",
+        together=[("n", "base")],
+        n=slider("length", 0, 20, 8),
+        top=slider("top", 1, 20, 10),
+        base=log_slider("base", 1, 100, 10, 1),
+        kind=choice("line", ["solid", "dashed"], "solid"),
+        dots=toggle("dots", False),
+        words=toggles("words", ("a", "b"), (False, False)),
+    )
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return record(explorer(), most=5, pair=3)
+
+
+def test_it_says_what_the_page_has_to_know(recorded):
+    page, _ = recorded
+    assert json.loads(json.dumps(page)).keys() == {"alt", "width", "play", "together", "controls", "states"}
+    assert (page["alt"], page["width"], page["play"]) == ("A line.", 900, "n")
+    kinds = {control["name"]: (control["kind"], control["label"]) for control in page["controls"]}
+    assert kinds == {
+        "n": ("slider", "length"),
+        "top": ("slider", "top"),
+        "base": ("slider", "base"),
+        "kind": ("menu", "line"),
+        "dots": ("box", "dots"),
+        "words": ("row", "words"),
+    }
+    (n,) = (control for control in page["controls"] if control["name"] == "n")
+    assert len(n["texts"]) == 5 and (n["texts"][0], n["texts"][n["start"]], n["texts"][-1]) == ("0", "8", "20")
+    (words,) = (control for control in page["controls"] if control["name"] == "words")
+    assert words["names"] == ("a", "b") and words["values"][words["start"]] == (False, False)
+
+
+def test_every_control_is_swept_and_pairs_are_combined(recorded):
+    page, pictures = recorded
+    singles = {f"{control['name']}={n}" for control in page["controls"] for n in range(len(control["texts"]))}
+    ((names, places),) = ((pair["names"], pair["places"]) for pair in page["together"])
+    pairs = {f"n={a},base={b}" for a in places[0] for b in places[1]}
+    assert names == ("n", "base") and len(pairs) == 9
+    assert page["states"].keys() == singles | pairs
+    assert {name for state in page["states"].values() for name in state[:2] if name} == pictures.keys()
+
+
+def test_a_state_is_what_a_live_explorer_shows(recorded):
+    page, pictures = recorded
+    texts = {control["name"]: control["texts"] for control in page["controls"]}
+    live = explorer()
+    live.ratio = RATIO
+    changes = {"n=1": {"n": int(texts["n"][1])}, "dots=1": {"dots": True}, "words=1": {"words": (False, True)}}
+    for name, values in changes.items():
+        live.set(**explorer().values | values)
+        layer, background, words, moved = page["states"][name]
+        assert (words, moved) == (live.words, {})
+        assert (pictures[background], pictures[layer]) == live.layers
+
+
+def test_impossible_settings_are_moved_and_refusals_leave_the_picture():
+    page, _ = record(explorer(), most=21, pair=3)
+    layer, background, words, moved = page["states"]["n=7"]
+    assert (layer, background, moved) == (None, None, {}) and words == "Not possible: n must not be 7, got 7."
+    _, _, words, moved = page["states"]["n=15"]
+    assert moved == {"n": "10"} and words.startswith("length 15 is not possible here, so it is now 10.")
+
+
+def test_the_same_bytes_from_the_same_code(recorded):
+    assert record(explorer(), most=5, pair=3) == recorded
+    one = explorer()
+    start = one.values
+    assert record(one, most=5, pair=3) == recorded
+    assert one.values == start
