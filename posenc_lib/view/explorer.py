@@ -160,6 +160,8 @@ class Explorer:
         values, now = self._sweep, control.value
         place = values.index(now if now in values else min(values, key=lambda value: abs(value - now)))
         control.value = values[(place + 1) % len(values)]
+        if control.value == now:  # what comes next is not possible here
+            control.value = values[0]
 
     def _answer(self) -> bool:
         """Bring the picture and the words up to date with the controls; whether the picture could follow."""

@@ -257,6 +257,20 @@ def test_play_goes_through_a_sweep_and_begins_anew():
     assert explorer(3)._screen.main == ""
 
 
+def test_play_begins_anew_where_the_rest_is_not_possible():
+    def update_pair(artists, low, high):
+        return f"From {low} to {high}."
+
+    controls = {"low": slider("lowest", 0, 10, 2), "high": slider("highest", 0, 10, 4)}
+    clamp = lambda low, high: {"low": min(low, high)}  # noqa: E731
+    e, seen = Explorer(draw, update_pair, "A wave.", clamp, play="low", **controls), []
+    for step in range(1, 6):
+        e._screen.step = step
+        seen.append(e.values["low"])
+    assert seen == [3, 4, 0, 1, 2]
+    assert e.words == "From 2 to 4."
+
+
 def test_play_of_a_menu():
     def update_menu(artists, layout):
         return f"{layout}."
