@@ -33,12 +33,13 @@ function play_button(label, step) {
   const button = document.createElement("button");
   let playing = false;
   const show = () => {
-    button.textContent = playing ? "\u23F8 Pause" : "\u25B6 Play";
+    button.textContent = playing ? "Pause" : "Play";
     button.setAttribute("aria-label", `${playing ? "Pause" : "Play"}: ${label}`);
   };
   const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
   button.type = "button";
   button.className = "posenc-play";
+  button.style.minWidth = "5em"; // what stands beside it stays where it is
   button.addEventListener("click", async () => {
     playing = !playing;
     for (show(); playing && button.isConnected; ) await Promise.all([step(), pause(INTERVAL)]);
