@@ -139,7 +139,7 @@ def build(folder: Path, notebooks: list[Path], words: Path, jobs: int, *options:
     recordings, pages, static = work / "recordings", work / "pages", work / "static"
 
     record_all(notebooks, recordings, jobs, *options)
-    for path in (pages, static):
+    for path in (pages, static, folder / "_static" / "recordings"):  # Sphinx leaves what was there before
         shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(words, pages)
     explorers = {}

@@ -16,7 +16,7 @@ from posenc_lib.view import Explorer
 from posenc_lib.view.recording import record
 
 
-def record_notebook(notebook: Path, folder: Path, most: int, pair: int, before: str = "") -> None:
+def record_notebook(notebook: Path, folder: Path, most: int, pair: int) -> None:
     """Record the explorers of a notebook, each where its cell shows it: later cells may change what it draws.
 
     Args:
@@ -25,14 +25,12 @@ def record_notebook(notebook: Path, folder: Path, most: int, pair: int, before: 
             pictures, DIGEST.webp.
         most: values of a control at most.
         pair: values of each of two controls together at most.
-        before: a program that is run before the notebook.
     Raises:
         RuntimeError: if a cell fails.
     """
     folder.mkdir(parents=True)
     torch.set_num_threads(1)
     matplotlib.use("agg")
-    os.environ["JPY_SESSION_NAME"] = notebook.name
     pages = []
 
     def keep(explorer: Explorer) -> None:
@@ -50,7 +48,7 @@ def record_notebook(notebook: Path, folder: Path, most: int, pair: int, before: 
     shell = InteractiveShell.instance()
     shell.display_formatter.ipython_display_formatter.for_type(Explorer, keep)
     os.chdir(notebook.parent)
-    for source in (before, *(cell.source for cell in cells if cell.cell_type == "code")):
+    for source in (cell.source for cell in cells if cell.cell_type == "code"):
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             done = shell.run_cell(source)
