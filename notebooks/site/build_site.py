@@ -162,7 +162,11 @@ def build(folder: Path, notebooks: list[Path], words: Path, jobs: int, *options:
 
 
 def filled(text: str, explorers: dict[str, list[dict]]) -> str:
-    """A page of words with what it names: ``{explorer NOTEBOOK NUMBER}``, which plays, and ``{readme HEADING}``."""
+    """A page of words with what it names.
+
+    ``{explorer NOTEBOOK NUMBER}`` is one that plays, ``{readme HEADING}`` a part of README.md, ``{modules PACKAGE}``
+    what the docstrings of a package's modules say.
+    """
 
     def place(found: re.Match) -> str:
         name, number = found[1], int(found[2])
@@ -174,7 +178,17 @@ def filled(text: str, explorers: dict[str, list[dict]]) -> str:
         words = re.sub(r"\[([^\]]+)\]\((?!notebooks/\d\d_|https:)[^)]*\)", r"\1", words)  # files that have no page
         return words.replace("](notebooks/", "](")
 
-    return re.sub(r"\{explorer (\S+) (\d+)\}", place, re.sub(r"\{readme ([^}]+)\}", part, text))
+    def modules(found: re.Match) -> str:
+        paths = sorted((ROOT / found[1].replace(".", "/")).glob("[!_]*.py"))
+        return "\n".join(f".. automodule:: {found[1]}.{path.stem}\n   :members:\n" for path in paths)
+
+    for pattern, fill in (
+        (r"\{readme ([^}]+)\}", part),
+        (r"\{modules ([\w.]+)\}", modules),
+        (r"\{explorer (\S+) (\d+)\}", place),
+    ):
+        text = re.sub(pattern, fill, text)
+    return text
 
 
 def main() -> None:

@@ -36,3 +36,16 @@ templates_path = []
 autodoc_typehints = "description"
 pygments_style = "default"
 pygments_dark_style = "monokai"
+
+
+def bars(app, what, name, thing, options, lines: list[str]) -> None:
+    """Let |i - j| in a docstring be an absolute value, and not the name of something to put there."""
+    for n, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            parts = line.split("``")
+            lines[n] = "``".join(part if k % 2 else part.replace("|", r"\|") for k, part in enumerate(parts))
+
+
+def setup(app) -> None:
+    """What Sphinx calls."""
+    app.connect("autodoc-process-docstring", bars)
