@@ -36,11 +36,14 @@ MATHJAX = "mathjax@3.2.2"
 LONGEST_OPEN = 12  # lines of a cell that draws; a longer one is folded
 
 
-def digest(notebook: Path, *options: object) -> str:
-    """What a recording depends on: the cells of the notebook, the library, the recorder and its options."""
-    cells = [cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+def digests(notebooks: list[Path], *options: object) -> dict[Path, str]:
+    """What recordings depend on: the cells of a notebook, the library, the recorder and its options."""
     code = [path.read_text() for path in sorted(LIBRARY.rglob("*.py"))] + [(HERE / "record_notebook.py").read_text()]
-    return hashlib.sha256("\0".join([*cells, *code, *map(str, options)]).encode()).hexdigest()
+    found = {}
+    for notebook in notebooks:
+        cells = [cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+        found[notebook] = hashlib.sha256("\0".join([*cells, *code, *map(str, options)]).encode()).hexdigest()
+    return found
 
 
 def record_all(notebooks: list[Path], recordings: Path, jobs: int, *options: object) -> None:
@@ -49,11 +52,13 @@ def record_all(notebooks: list[Path], recordings: Path, jobs: int, *options: obj
     Raises:
         RuntimeError: if a cell of a notebook fails.
     """
+    wanted = digests(notebooks, *options)
+    stamps = {notebook: recordings / notebook.stem / "digest" for notebook in notebooks}
+    changed = [n for n, stamp in stamps.items() if not stamp.exists() or stamp.read_text() != wanted[n]]
+    if not changed:
+        return
     context = multiprocessing.get_context("forkserver")  # has read the libraries once
     context.set_forkserver_preload(["record_notebook"])
-    digests = {notebook: digest(notebook, *options) for notebook in notebooks}
-    stamps = {notebook: recordings / notebook.stem / "digest" for notebook in notebooks}
-    changed = [n for n, stamp in stamps.items() if not stamp.exists() or stamp.read_text() != digests[n]]
     with context.Pool(jobs, maxtasksperchild=1) as pool:
         waiting = {}
         for notebook in changed:
@@ -62,7 +67,7 @@ def record_all(notebooks: list[Path], recordings: Path, jobs: int, *options: obj
             waiting[notebook] = pool.apply_async(record_notebook, (notebook, folder, *options))
         for notebook, job in tqdm(waiting.items(), desc="explorers", unit="notebook"):
             job.get()
-            stamps[notebook].write_text(digests[notebook])
+            stamps[notebook].write_text(wanted[notebook])
 
 
 def page_of(notebook: Path, explorers: list[dict]) -> NotebookNode:
