@@ -210,18 +210,25 @@ def test_screen_follows_and_keeps_its_alt_text():
     assert ((screen.background, screen.layer), screen.words) == (e.layers, "The peak is at 12.")
 
 
-def test_the_layer_upon_the_background_is_what_matplotlib_paints_there():
+@pytest.mark.parametrize("ratio", [1, 2])
+def test_the_layer_upon_the_background_is_what_matplotlib_paints_there(ratio):
     e = explorer(12)
-    canvas = e._canvas
-    canvas.draw()
+    e.ratio = ratio
+    e._canvas.draw()
     for artist in e._moving:
         artist.axes.draw_artist(artist)
-    whole = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
+    whole = np.asarray(e._canvas.buffer_rgba())[..., :3].astype(int)
+    assert whole.shape[1] == ratio * e.width
     with Image.open(BytesIO(e.picture)) as picture:
         shown = np.asarray(picture).astype(int)
     assert shown.shape == whole.shape
-    assert np.abs(shown - whole).max() <= 5  # 32 degrees of opacity
-    assert (shown != whole).mean() < 0.02
+    assert np.abs(shown - whole).max() <= 12  # 32 degrees of opacity, red, green and blue at the edges
+    assert (np.abs(shown - whole) > 5).mean() < 0.001
+    e.ratio = 1
+    with Image.open(BytesIO(e.picture)) as small:
+        blurred = np.asarray(small.resize(whole.shape[1::-1], Image.Resampling.BICUBIC)).astype(int)
+    sharper = (np.abs(blurred - whole) > 40).mean() - (np.abs(shown - whole) > 40).mean()
+    assert sharper > 0.01 if ratio == 2 else sharper == 0
 
 
 def test_only_the_layer_changes_while_the_background_stays():

@@ -1,0 +1,16 @@
+"""A JupyterLab that passes on at once what its kernels say; ``make lab`` starts it so."""
+
+from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+
+
+class PromptConnection(ZMQChannelsWebsocketConnection):
+    """The way from a kernel to a page, without waiting for more to send.
+
+    The system holds back a short message until the page has confirmed the one before, which takes up to 40 ms: as long as
+    an explorer takes to answer.
+    """
+
+    async def connect(self) -> None:
+        """Begin to pass messages on."""
+        self.websocket_handler.set_nodelay(True)
+        await super().connect()
