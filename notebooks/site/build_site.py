@@ -1,9 +1,10 @@
 """Build the course as a site whose explorers need no kernel: make site, or
 
-    python build_site.py [--folder build/site] [--jobs 2] [--thin]
+    python build_site.py [--folder build/site] [--jobs 2] [--thin] [--repository https://github.com/OWNER/NAME]
 
 Explorers are recorded where the notebook, the library or the recorder changed since the last time; the pages are the
-committed notebooks with their outputs. Nothing of the site comes from elsewhere when it is read.
+committed notebooks with their outputs. Nothing of the site comes from elsewhere when it is read. With the address of a
+repository each page has links that run its notebook.
 """
 
 import argparse
@@ -46,37 +47,43 @@ def digests(notebooks: list[Path], *options: object) -> dict[Path, str]:
     return found
 
 
-def record_all(notebooks: list[Path], recordings: Path, jobs: int, *options: object) -> None:
-    """Record the explorers of those notebooks whose recordings are not of the same code, each in a new process.
+def record_all(wanted: dict[Path, str], recordings: Path, jobs: int, *options: object) -> None:
+    """Record the explorers of those notebooks whose recordings have another digest, each in a new process.
 
     Raises:
         RuntimeError: if a cell of a notebook fails.
     """
-    wanted = digests(notebooks, *options)
-    stamps = {notebook: recordings / notebook.stem / "digest" for notebook in notebooks}
-    changed = [n for n, stamp in stamps.items() if not stamp.exists() or stamp.read_text() != wanted[n]]
+    changed = [n for n, digest in wanted.items() if recorded_of(n, recordings).get("digest") != digest]
     if not changed:
         return
     context = multiprocessing.get_context("forkserver")  # has read the libraries once
     context.set_forkserver_preload(["record_notebook"])
     with context.Pool(jobs, maxtasksperchild=1) as pool:
-        waiting = {}
+        waiting = []
         for notebook in changed:
             folder = recordings / notebook.stem
             shutil.rmtree(folder, ignore_errors=True)
-            waiting[notebook] = pool.apply_async(record_notebook, (notebook, folder, *options))
-        for notebook, job in tqdm(waiting.items(), desc="explorers", unit="notebook"):
+            waiting.append(pool.apply_async(record_notebook, (notebook, folder, wanted[notebook], *options)))
+        for job in tqdm(waiting, desc="explorers", unit="notebook"):
             job.get()
-            stamps[notebook].write_text(wanted[notebook])
 
 
-def page_of(notebook: Path, explorers: list[dict]) -> NotebookNode:
+def recorded_of(notebook: Path, recordings: Path) -> dict:
+    """What is recorded of a notebook: ``explorers`` and the ``digest`` of what they were recorded from."""
+    path = recordings / notebook.stem / "explorers.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def page_of(notebook: Path, recorded: dict, digest: str, repository: str = "") -> NotebookNode:
     """The notebook as its page shows it: explorers from their recordings, code that only draws folded.
 
     Raises:
-        ValueError: if the notebook does not show the explorers that were recorded.
+        ValueError: if the notebook is not the one that was recorded, or does not show the explorers that were.
     """
-    page, left = nbformat.read(notebook, as_version=4), list(enumerate(explorers))
+    if recorded["digest"] != digest:
+        raise ValueError(f"{notebook.name} changed after its explorers were recorded")
+    page, left = nbformat.read(notebook, as_version=4), list(enumerate(recorded["explorers"]))
+    page.cells[0].source += f"\n\n{ways_to_run(notebook.name, repository)}"
     for cell in page.cells:
         if cell.cell_type != "code":
             continue
@@ -91,6 +98,19 @@ def page_of(notebook: Path, explorers: list[dict]) -> NotebookNode:
     if left:
         raise ValueError(f"{notebook.name} does not show the explorer with the alt text {left[0][1]['alt']!r}")
     return page
+
+
+def ways_to_run(name: str, repository: str) -> str:
+    """A line with links: the notebook itself, and where it can be run if it is known where the course lies."""
+    links = [f'<a href="_static/notebooks/{name}" download>Download this notebook</a>']
+    if repository:
+        course = repository.rstrip("/").removesuffix(".git")
+        place = course.removeprefix("https://github.com/")
+        binder = f"https://mybinder.org/v2/gh/{place}/HEAD?urlpath=lab/tree/notebooks/{name}"
+        colab = f"https://colab.research.google.com/github/{place}/blob/HEAD/notebooks/{name}"
+        links.append(f'<a href="{binder}">run it on Binder</a>')
+        links.append(f'<a href="{colab}">open it in Colab</a> (first: <code>%pip install git+{course}</code>)')
+    return f'<p class="posenc-run">{" · ".join(links)}</p>'
 
 
 def explorer_html(name: str, number: int, explorer: dict, more: str = "") -> str:
@@ -130,7 +150,7 @@ def mathjax(folder: Path) -> None:
     (folder / packed).unlink()
 
 
-def build(folder: Path, notebooks: list[Path], words: Path, jobs: int, *options: object) -> int:
+def build(folder: Path, notebooks: list[Path], words: Path, jobs: int, *options: object, repository: str = "") -> int:
     """Build a site; the number of explorers in it.
 
     Args:
@@ -139,23 +159,27 @@ def build(folder: Path, notebooks: list[Path], words: Path, jobs: int, *options:
         words: the folder of the other pages.
         jobs: processes at the same time.
         options: of ``record_notebook``.
+        repository: address of the course on GitHub; without one, pages have no links that run them.
     """
     work = folder.parent / f"{folder.name}-work"
     recordings, pages, static = work / "recordings", work / "pages", work / "static"
-
-    record_all(notebooks, recordings, jobs, *options)
-    for path in (pages, static, folder / "_static" / "recordings"):  # Sphinx leaves what was there before
-        shutil.rmtree(path, ignore_errors=True)
-    shutil.copytree(words, pages)
-    explorers = {}
+    wanted = digests(notebooks, *options)
+    record_all(wanted, recordings, jobs, *options)
+    texts, explorers = {}, {}
     for notebook in notebooks:
-        found = explorers[notebook.stem] = json.loads((recordings / notebook.stem / "explorers.json").read_text())
-        nbformat.write(page_of(notebook, found), pages / notebook.name)
-    for path in pages.glob("*.md"):
-        path.write_text(filled(path.read_text(), explorers))
-    if (NOTEBOOKS / "images").exists():
-        shutil.copytree(NOTEBOOKS / "images", pages / "images")
+        recorded = recorded_of(notebook, recordings)
+        explorers[notebook.stem] = recorded["explorers"]
+        texts[notebook.name] = nbformat.writes(page_of(notebook, recorded, wanted[notebook], repository))
+    for path in words.glob("*.md"):
+        texts[path.name] = filled(path.read_text(encoding="utf-8"), explorers)
+    put(texts, pages)
+
+    for path in (static, folder / "_static" / "recordings"):  # Sphinx leaves what was there before
+        shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(HERE / "static", static)
+    (static / "notebooks").mkdir()
+    for notebook in notebooks:
+        shutil.copy(notebook, static / "notebooks")
     (static / "posenc.js").write_text(player())
     mathjax(work / "mathjax")
     for name in ("recordings", "mathjax"):
@@ -166,11 +190,23 @@ def build(folder: Path, notebooks: list[Path], words: Path, jobs: int, *options:
     return sum(map(len, explorers.values()))
 
 
+def put(texts: dict[str, str], folder: Path) -> None:
+    """Bring the files of a folder up to date; those that stay the same are not read again by Sphinx."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.name not in texts:
+            path.unlink()
+    for name, text in texts.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
 def filled(text: str, explorers: dict[str, list[dict]]) -> str:
     """A page of words with what it names.
 
-    ``{explorer NOTEBOOK NUMBER}`` is one that plays, ``{readme HEADING}`` a part of README.md, ``{modules PACKAGE}``
-    what the docstrings of a package's modules say.
+    ``{explorer NOTEBOOK NUMBER}`` is one that plays, ``{part FILE HEADING}`` a part of a Markdown file and
+    ``{part FILE}`` all that is below its title, ``{modules PACKAGE}`` what the docstrings of a package's modules say.
     """
 
     def place(found: re.Match) -> str:
@@ -178,17 +214,19 @@ def filled(text: str, explorers: dict[str, list[dict]]) -> str:
         return explorer_html(name, number, explorers[name][number], " data-play")
 
     def part(found: re.Match) -> str:
-        readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        words = re.search(rf"^## {found[1]}\n(.*?)(?=^## )", readme, re.M | re.S)[1]
-        words = re.sub(r"\[([^\]]+)\]\((?!notebooks/\d\d_|https:)[^)]*\)", r"\1", words)  # files that have no page
-        return words.replace("](notebooks/", "](")
+        words = (ROOT / found[1]).read_text(encoding="utf-8")
+        heading = rf"## {found[2]}\n(.*?)(?=\n## |\Z)" if found[2] else r"# [^\n]*\n(.*)\Z"
+        words = re.search(rf"^{heading}", words, re.M | re.S)[1].strip()
+        words = words.replace("](notebooks/", "](")
+        pages = r"(?:\d\d_\w+\.ipynb|NOTATION\.md|https?:)"
+        return re.sub(rf"\[([^\]]+)\]\((?!{pages})[^)]*\)", r"\1", words)  # files that have no page
 
     def modules(found: re.Match) -> str:
         paths = sorted((ROOT / found[1].replace(".", "/")).glob("[!_]*.py"))
         return "\n".join(f".. automodule:: {found[1]}.{path.stem}\n   :members:\n" for path in paths)
 
     for pattern, fill in (
-        (r"\{readme ([^}]+)\}", part),
+        (r"\{part (\S+?)(?: ([^}]+))?\}", part),
         (r"\{modules ([\w.]+)\}", modules),
         (r"\{explorer (\S+) (\d+)\}", place),
     ):
@@ -202,10 +240,15 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "site")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--thin", action="store_true", help="three values of each control, to try the pages")
+    parser.add_argument(
+        "--repository", default="", help="address of the course on GitHub, for links that run notebooks"
+    )
     options = parser.parse_args()
     few = (3, 3) if options.thin else (SWEEP, PAIR)
     notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
-    count = build(options.folder.resolve(), notebooks, HERE / "pages", options.jobs, *few)
+    count = build(
+        options.folder.resolve(), notebooks, HERE / "pages", options.jobs, *few, repository=options.repository
+    )
     print(f"{count} explorers; open {options.folder.resolve() / 'index.html'}")
 
 

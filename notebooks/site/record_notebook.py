@@ -16,15 +16,17 @@ from posenc_lib.view import Explorer
 from posenc_lib.view.recording import record
 
 
-def record_notebook(notebook: Path, folder: Path, most: int, pair: int) -> None:
+def record_notebook(notebook: Path, folder: Path, digest: str, most: int, pair: int, before: str = "") -> None:
     """Record the explorers of a notebook, each where its cell shows it: later cells may change what it draws.
 
     Args:
         notebook: what to run, all of it, in this process.
         folder: gets explorers.json, what the page has to know of each explorer; N.js, the states of the Nth; and the
             pictures, DIGEST.webp.
+        digest: what the recordings depend on; kept with them.
         most: values of a control at most.
         pair: values of each of two controls together at most.
+        before: code to run before the notebook.
     Raises:
         RuntimeError: if a cell fails.
     """
@@ -48,10 +50,10 @@ def record_notebook(notebook: Path, folder: Path, most: int, pair: int) -> None:
     shell = InteractiveShell.instance()
     shell.display_formatter.ipython_display_formatter.for_type(Explorer, keep)
     os.chdir(notebook.parent)
-    for source in (cell.source for cell in cells if cell.cell_type == "code"):
+    for source in (before, *(cell.source for cell in cells if cell.cell_type == "code")):
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             done = shell.run_cell(source)
         if not done.success:
             raise RuntimeError(f"{notebook}: a cell failed\n{source}\n{said.getvalue()}")
-    (folder / "explorers.json").write_text(json.dumps(pages))
+    (folder / "explorers.json").write_text(json.dumps({"digest": digest, "explorers": pages}))

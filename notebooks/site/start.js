@@ -7,7 +7,15 @@ const states_of = (el) => () =>
     script.onerror = () => fail(new Error(`${script.src} is missing`));
     document.head.append(script);
   });
+// What is wider than its place can be moved with the arrow keys.
+const let_keys_reach = () => {
+  for (const el of document.querySelectorAll("pre, .table-wrapper, .math, .output"))
+    if (el.scrollWidth > el.clientWidth) el.tabIndex = 0;
+};
 const start = () => {
+  let_keys_reach();
+  addEventListener("resize", let_keys_reach);
+  document.addEventListener("toggle", let_keys_reach, true); // code that was folded
   for (const el of document.querySelectorAll(".posenc-explorer")) {
     replay(el, states_of(el));
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -6,8 +6,8 @@ from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebso
 class PromptConnection(ZMQChannelsWebsocketConnection):
     """The way from a kernel to a page, without waiting for more to send.
 
-    The system holds back a short message until the page has confirmed the one before, which takes up to 40 ms: as long as
-    an explorer takes to answer.
+    The system holds back a short message until the page has confirmed the one before, which takes up to 40 ms: as long
+    as an explorer takes to answer.
     """
 
     async def connect(self) -> None:

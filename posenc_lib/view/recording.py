@@ -1,6 +1,7 @@
 """What an explorer shows, recorded for pages without a kernel: one control at a time, and pairs that go together."""
 
 import hashlib
+import random
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,7 @@ from posenc_lib.view.explorer import Explorer
 
 PAIR = 15  # values of each of two controls that belong together, at most
 RATIO = 2  # pixels per point
+AGAIN = 6  # states of each explorer that are looked at twice
 KINDS = {ipywidgets.Dropdown: "menu", ipywidgets.Checkbox: "box", Toggles: "row"}
 
 
@@ -27,6 +29,8 @@ def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dic
         What the page has to know, for JSON: alt text, width in points, controls, and states by what is set;
         and the pictures by name, WebP. A state is a list: layer, background (both null where the picture stays as it
         was), words, and the values of all controls as texts if some of them had to move.
+    Raises:
+        RuntimeError: if a state looks different when the explorer comes to it a second time, from other states.
     """
     explorer.ratio, start, pictures = RATIO, explorer.values, {}
 
@@ -51,7 +55,7 @@ def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dic
         if isinstance(control, Toggles):
             described |= {"names": control.names, "values": sweeps[name]}
         controls.append(described)
-    states = {f"{name}={n}": state(**{name: v}) for name, values in sweeps.items() for n, v in enumerate(values)}
+    wanted = {f"{name}={n}": {name: v} for name, values in sweeps.items() for n, v in enumerate(values)}
     together = []
     for names in explorer.together:
         places = []
@@ -61,7 +65,11 @@ def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dic
         together.append({"names": names, "places": places})
         for here in product(*places):
             key = ",".join(f"{name}={n}" for name, n in zip(names, here, strict=True))
-            states[key] = state(**{name: sweeps[name][n] for name, n in zip(names, here, strict=True)})
+            wanted[key] = {name: sweeps[name][n] for name, n in zip(names, here, strict=True)}
+    states = {key: state(**values) for key, values in wanted.items()}
+    for key in random.Random(0).sample(list(wanted), min(AGAIN, len(wanted))):
+        if state(**wanted[key]) != states[key]:
+            raise RuntimeError(f"the explorer {explorer.alt!r} at {key} depends on what it showed before")
     explorer.set(**start)
     page = {"alt": explorer.alt, "width": explorer.width, "play": explorer.play, "together": together}
     return page | {"controls": controls, "states": states}, pictures

@@ -18,7 +18,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from filelock import FileLock
 from playwright.sync_api import expect, sync_playwright
+
+from build_site import HERE as SITE_SOURCES
+from build_site import build
+from posenc_lib.view.controls import SWEEP
+from posenc_lib.view.recording import PAIR
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 FORKED_KERNELS = Path(__file__).parents[1] / "notebooks" / "forked_kernels.py"
@@ -74,26 +80,29 @@ explorer = Explorer(
 """
 SYNTHETIC = "synthetic.ipynb"
 
-# What a kernel runs before a notebook of the course: two updates instead of a whole training, smaller tests of a model,
-# one call for each time that is measured. nbval runs all of it; here the controls are tested.
-STARTUP = """
-import functools, math, os, re
+# What runs before a notebook of the course: two updates instead of a whole training, smaller tests of a model, one call
+# for each time that is measured. nbval runs all of it; here the controls are tested.
+SHORT = """
+import functools
+import posenc_lib.lab
+from posenc_lib.lab import comparison
 
-name = os.path.basename(os.environ["JPY_SESSION_NAME"])
-if re.match(r"\\d\\d_", name):
-    import posenc_lib.lab
-    from posenc_lib.lab import comparison
+def two_updates(model, task, length, steps, *others, **options):
+    return real_train(model, task, length, 2, *others, **options)
 
-    def two_updates(model, task, length, steps, *others, **options):
-        return real_train(model, task, length, 2, *others, **options)
+def of_four(*arguments, **options):
+    return real_accuracy(*arguments[:3], **options | {"batch": 4})
 
-    def of_four(*arguments, **options):
-        return real_accuracy(*arguments[:3], **options | {"batch": 4})
+real_train, real_accuracy = posenc_lib.lab.train, posenc_lib.lab.accuracy
+posenc_lib.lab.train = comparison.train = functools.wraps(real_train)(two_updates)
+posenc_lib.lab.accuracy = comparison.accuracy = of_four
+posenc_lib.lab.milliseconds = functools.partial(posenc_lib.lab.milliseconds, times=1)
+"""
+STARTUP = f"""
+import os, re
 
-    real_train, real_accuracy = posenc_lib.lab.train, posenc_lib.lab.accuracy
-    posenc_lib.lab.train = comparison.train = functools.wraps(real_train)(two_updates)
-    posenc_lib.lab.accuracy = comparison.accuracy = of_four
-    posenc_lib.lab.milliseconds = functools.partial(posenc_lib.lab.milliseconds, times=1)
+if re.match(r"\\d\\d_", os.path.basename(os.environ["JPY_SESSION_NAME"])):
+    exec({SHORT!r})
 """
 
 # Open a notebook in the page and keep in ``unanswered`` which messages its kernel has not answered yet. A message from
@@ -262,8 +271,11 @@ def answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def write_synthetic(path: Path) -> None:
-    """Write EXPLORER as a notebook that was run and saved as the course's are: the picture, but no widget."""
+def write_synthetic(path: Path, *words: str) -> None:
+    """Write EXPLORER as a notebook that was run and saved as the course's are: the picture, but no widget.
+
+    Words stand above it.
+    """
     namespace = {}
     exec(EXPLORER, namespace)
     data, metadata = namespace["explorer"]._repr_mimebundle_()
@@ -271,17 +283,36 @@ def write_synthetic(path: Path) -> None:
     data["image/png"] = base64.b64encode(data["image/png"]).decode()
     output = nbformat.v4.new_output("execute_result", data, metadata=metadata, execution_count=1)
     write_notebook(path, EXPLORER + "explorer", output)
+    written = nbformat.read(path, as_version=4)
+    written.cells[:0] = [nbformat.v4.new_markdown_cell(text, id=f"words-{n}") for n, text in enumerate(words)]
+    nbformat.write(written, path)
 
 
 @pytest.fixture(scope="session")
-def synthetic_in():
-    """Writes the notebook with one control of each kind into a folder; its path."""
+def recording_options() -> tuple:
+    """How the explorers of the site are recorded."""
+    return (SWEEP, PAIR) if "SITE" in os.environ else (3, 3, SHORT)
 
-    def write(folder: Path) -> Path:
-        write_synthetic(folder / SYNTHETIC)
-        return folder / SYNTHETIC
 
-    return write
+@pytest.fixture(scope="session")
+def site(tmp_path_factory, recording_options) -> Path:
+    """The folder that the variable SITE names; without it a site with three values of each control and 99_synthetic."""
+    if "SITE" in os.environ:
+        return Path(os.environ["SITE"]).resolve()
+    if shutil.which("npm") is None:
+        required = os.environ.get("REQUIRE_BROWSER") == "1"
+        (pytest.fail if required else pytest.skip)("no npm found: MathJax comes from it")
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    folder, synthetic = root / "Site Ü", root / "99_synthetic.ipynb"
+    with FileLock(root / "site.lock"):
+        if not (root / "site is built").exists():
+            write_synthetic(synthetic, "# Sliders\n\nWith $x_i^2$.")
+            notebooks = [*sorted(NOTEBOOKS.glob("*.ipynb")), synthetic]
+            repository = "https://github.com/some/body"
+            build(folder, notebooks, SITE_SOURCES / "pages", 2, *recording_options, repository=repository)
+            (root / "site is built").touch()
+    return folder
 
 
 def write_notebook(path: Path, source: str, *outputs) -> None:

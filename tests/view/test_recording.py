@@ -105,3 +105,15 @@ def test_the_same_bytes_from_the_same_code(recorded):
     start = one.values
     assert record(one, most=5, pair=3) == recorded
     assert one.values == start
+
+
+def test_an_explorer_that_remembers_is_refused():
+    count = iter(range(1000))
+
+    def update_and_count(artists, **values):
+        artists.line.set_data([0, 20], [0, next(count)])
+        return "One more."
+
+    remembers = Explorer(draw, update_and_count, alt="A line.", n=slider("length", 0, 20, 8))
+    with pytest.raises(RuntimeError, match=r"'A line\.' at n=.* depends on what it showed before"):
+        record(remembers, most=5)
