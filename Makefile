@@ -22,6 +22,10 @@ ASSIGNMENTS := notebooks/assignments
 
 # The folder of a class, with source/ and submitted/ in it. Override: make grade COURSE=/path/to/class
 COURSE ?= $(ASSIGNMENTS)
+
+# Where the course lies on GitHub; with it the pages of the site have links that run their notebooks.
+# make site REPOSITORY=https://github.com/OWNER/NAME
+REPOSITORY ?=
 PIP := $(VENV) -m pip install --quiet --disable-pip-version-check
 REACHABLE := $(VENV) -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)'
 
@@ -32,7 +36,7 @@ lab: $(LAB)  ## open the course in JupyterLab; prints the address
 	$(VENV) -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
 
 site: $(SITE)  ## build the course as pages whose sliders need no kernel, in build/site; needs npm
-	$(VENV) notebooks/site/build_site.py
+	$(VENV) notebooks/site/build_site.py --repository "$(REPOSITORY)" --open
 
 unit: $(TESTS)  ## test the library: less than two minutes
 	@start=$$(date +%s); \
@@ -107,10 +111,10 @@ $(CLASS): $(LAB) $(ASSIGNMENTS)/requirements.txt
 	$(PIP) -r $(ASSIGNMENTS)/requirements.txt
 	@touch $@
 
-$(SITE): $(LAB) notebooks/site/requirements.txt
-	$(PIP) -r notebooks/site/requirements.txt
+$(SITE): $(LAB) notebooks/site/requirements.txt tests/browser/requirements.txt
+	$(PIP) -r notebooks/site/requirements.txt -r tests/browser/requirements.txt
 	@touch $@
 
-$(TESTS): $(LAB) tests/requirements.txt notebooks/site/requirements.txt $(ASSIGNMENTS)/requirements.txt $(ASSIGNMENTS)/hub/requirements.txt
+$(TESTS): $(LAB) tests/requirements.txt tests/browser/requirements.txt notebooks/site/requirements.txt $(ASSIGNMENTS)/requirements.txt $(ASSIGNMENTS)/hub/requirements.txt
 	$(PIP) -r tests/requirements.txt
 	@touch $@

@@ -1,10 +1,10 @@
 """Build the course as a site whose explorers need no kernel: make site, or
 
-    python build_site.py [--folder build/site] [--jobs 2] [--thin] [--repository https://github.com/OWNER/NAME]
+    python build_site.py [--folder build/site] [--jobs 2] [--repository https://github.com/OWNER/NAME] [--open]
 
 Explorers are recorded where the notebook, the library or the recorder changed since the last time; the pages are the
 committed notebooks with their outputs. Nothing of the site comes from elsewhere when it is read. With the address of a
-repository each page has links that run its notebook.
+repository each page has links that run its notebook. The pages that changed are checked in a browser, as in make test.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import webbrowser
 from pathlib import Path
 
 import nbformat
@@ -33,6 +34,7 @@ from record_notebook import record_notebook
 HERE = Path(__file__).resolve().parent
 NOTEBOOKS, ROOT = HERE.parent, HERE.parents[1]
 LIBRARY = Path(posenc_lib.__file__).parent
+CHECKS = ROOT / "tests" / "browser" / "test_pages.py"
 MATHJAX = "mathjax@3.2.2"
 LONGEST_OPEN = 12  # lines of a cell that draws; a longer one is folded
 
@@ -234,22 +236,44 @@ def filled(text: str, explorers: dict[str, list[dict]]) -> str:
     return text
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """The pages of a site by name, with what they are recorded from."""
+    pages = {path.stem: path.read_bytes() for path in folder.glob("*.html")}
+    for path in folder.glob("_static/recordings/*/explorers.json"):
+        pages[path.parent.name] = pages.get(path.parent.name, b"") + path.read_bytes()
+    return pages
+
+
+def check(folder: Path, before: dict[str, bytes]) -> None:
+    """Look at the pages of a site that are others than before, in a browser; at all, if the last look found a fault.
+
+    Raises:
+        CalledProcessError: if there is a fault.
+    """
+    passed, now = folder.parent / f"{folder.name}-work" / "passed", contents(folder)
+    others = [name for name in now if not passed.exists() or before.get(name) != now[name]]
+    passed.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist", "loadgroup", "--confcutdir", str(CHECKS.parent)]
+    environment = os.environ | {"SITE": str(folder), "PAGES": " ".join(others)}
+    subprocess.run([*command, str(CHECKS)], cwd=ROOT, env=environment, check=True)
+    passed.touch()
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "site")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--thin", action="store_true", help="three values of each control, to try the pages")
-    parser.add_argument(
-        "--repository", default="", help="address of the course on GitHub, for links that run notebooks"
-    )
+    parser.add_argument("--repository", default="", help="address of the course on GitHub")
+    parser.add_argument("--open", action="store_true", help="open the site in a browser, where there is a screen")
     options = parser.parse_args()
-    few = (3, 3) if options.thin else (SWEEP, PAIR)
-    notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
-    count = build(
-        options.folder.resolve(), notebooks, HERE / "pages", options.jobs, *few, repository=options.repository
-    )
-    print(f"{count} explorers; open {options.folder.resolve() / 'index.html'}")
+    folder, notebooks = options.folder.resolve(), sorted(NOTEBOOKS.glob("*.ipynb"))
+    before = contents(folder)
+    count = build(folder, notebooks, HERE / "pages", options.jobs, SWEEP, PAIR, repository=options.repository)
+    check(folder, before)
+    print(f"{count} explorers: {folder / 'index.html'}")
+    if options.open and (sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
+        webbrowser.open((folder / "index.html").as_uri())
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Every page of the site, opened from a folder: what it shows, asks for and weighs, and how its explorers answer.
 
-``make site`` runs this on the site that it built, ``make test`` on one with three values of each control.
+``make site`` runs this on what it built anew, ``make test`` on a site with three values of each control.
 """
 
 import json
+import os
 import re
 from html import unescape
 from html.parser import HTMLParser
@@ -19,6 +20,7 @@ from static_page import StaticPage
 NOTEBOOKS = {path.stem: path for path in sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))}
 WORDS = ("index", "NOTATION", "teachers", "api", "search", "genindex")
 MEGABYTE = 1e6
+CHANGED = os.environ["PAGES"].split() if "PAGES" in os.environ else [*WORDS, *NOTEBOOKS]  # the pages to look at
 DARK = ("index", "13_rope")  # are looked at in the dark too, with all their code
 
 
@@ -27,7 +29,7 @@ def alone(name: str):
     return pytest.param(name, marks=pytest.mark.xdist_group(name))
 
 
-@pytest.fixture(scope="module", params=[alone(name) for name in (*WORDS, *NOTEBOOKS)])
+@pytest.fixture(scope="module", params=[alone(name) for name in (*WORDS, *NOTEBOOKS) if name in CHANGED])
 def name(request) -> str:
     return request.param
 
