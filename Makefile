@@ -17,6 +17,8 @@ VENV := .venv/bin/python
 LAB := .venv/.lab-is-set-up
 TESTS := .venv/.tests-are-set-up
 CLASS := .venv/.class-is-set-up
+LAB_OPTIONS := --LabApp.default_url=/lab/tree/START.md --LabApp.app_settings_dir="$(CURDIR)/notebooks/.lab" \
+	--ServerApp.kernel_websocket_connection_class=posenc_lib.view.prompt.PromptConnection
 SITE := .venv/.site-is-set-up
 ASSIGNMENTS := notebooks/assignments
 
@@ -32,8 +34,8 @@ REACHABLE := $(VENV) -c 'import sys, urllib.request; urllib.request.urlopen(sys.
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-lab: $(LAB)  ## open the course in JupyterLab; prints the address
-	$(VENV) -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
+lab: $(LAB)  ## open the course in JupyterLab, on its start page; prints the address
+	$(VENV) -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_OPTIONS) notebooks
 
 site: $(SITE)  ## build the course as pages whose sliders need no kernel, in build/site; needs npm
 	$(VENV) notebooks/site/build_site.py --repository "$(REPOSITORY)" --open
@@ -54,7 +56,7 @@ test: $(TESTS)  ## run everything: lint, types, unit, grading, notebooks, slider
 	$(MAKE) --no-print-directory unit || failed="$$failed unit"; \
 	stage assignments $(VENV) -m pytest -n2 --dist loadgroup tests/assignments; \
 	stage power-of-notebooks $(VENV) -m pytest -n2 --dist loadgroup tests/notebooks; \
-	stage notebooks env OMP_NUM_THREADS=1 $(VENV) tests/notebooks/forked_kernels.py \
+	stage notebooks $(VENV) tests/notebooks/forked_kernels.py \
 		$(VENV) -m pytest --nbval --nbval-kernel-name=python3 --nbval-cell-timeout=120 \
 		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n2 --dist loadscope notebooks; \
 	stage browser $(VENV) -m pytest -n2 --dist loadgroup tests/browser; \

@@ -1,5 +1,7 @@
 """A JupyterLab that passes on at once what its kernels say; ``make lab`` starts it so."""
 
+from asyncio import Future
+
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 
 
@@ -10,7 +12,7 @@ class PromptConnection(ZMQChannelsWebsocketConnection):
     as an explorer takes to answer.
     """
 
-    async def connect(self) -> None:
+    def connect(self) -> Future[None] | None:
         """Begin to pass messages on."""
         self.websocket_handler.set_nodelay(True)
-        await super().connect()
+        return super().connect()

@@ -223,7 +223,6 @@ def course_lab(root: Path):
     startup.mkdir(parents=True)
     (startup / "short_trainings.py").write_text(STARTUP)
     environment = os.environ | {"IPYTHONDIR": str(root / "ipython")}
-    environment["OMP_NUM_THREADS"] = "1"  # threads of a kernel that wait for each other starve Chromium
     options = ["--ServerApp.disable_check_xsrf=True", f"--LabApp.app_settings_dir={root / 'settings'}"]
     options += ["--LabApp.expose_app_in_browser=True"]
     options += ["--ServerApp.kernel_websocket_connection_class=posenc_lib.view.prompt.PromptConnection"]  # as make lab

@@ -25,6 +25,7 @@ REQUEST = "--ask"  # the first argument of the process that a kernel's owner sta
 
 def run(command: list[str]) -> None:
     """Become ``command``, with a child that forks its kernels and ends after it."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other starve whoever runs the kernels
     folder = Path(tempfile.mkdtemp())
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "socket"))
