@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import traceback
 from pathlib import Path
 
 import matplotlib
@@ -19,6 +20,8 @@ from posenc_lib.view.recording import record
 def record_notebook(notebook: Path, folder: Path, digest: str, most: int, pair: int, before: str = "") -> None:
     """Record the explorers of a notebook, each where its cell shows it: later cells may change what it draws.
 
+    A copy of the process records while the notebook goes on.
+
     Args:
         notebook: what to run, all of it, in this process.
         folder: gets explorers.json, what the page has to know of each explorer; N.js, the states of the Nth; and the
@@ -28,23 +31,23 @@ def record_notebook(notebook: Path, folder: Path, digest: str, most: int, pair: 
         pair: values of each of two controls together at most.
         before: code to run before the notebook.
     Raises:
-        RuntimeError: if a cell fails.
+        RuntimeError: if a cell fails, or an explorer cannot be recorded.
     """
     folder.mkdir(parents=True)
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # and so the process may be copied
     matplotlib.use("agg")
-    pages = []
+    copies = []
 
     def keep(explorer: Explorer) -> None:
-        page, pictures = record(explorer, most, pair)
-        for name, data in pictures.items():
-            (folder / f"{name}.webp").write_bytes(data)
-        states, number = page.pop("states"), len(pages)
-        first = page["controls"][0]
-        page["start"] = states[f"{first['name']}={first['start']}"][:3]
-        key = json.dumps(f"{notebook.stem}-{number}")
-        (folder / f"{number}.js").write_text(f"posenc_states[{key}] = {json.dumps(states)};\n")
-        pages.append(page)
+        number = len(copies)
+        copies.append(os.fork())
+        if copies[-1] == 0:
+            try:
+                keep_states(explorer, folder, number, f"{notebook.stem}-{number}", most, pair)
+            except BaseException:
+                (folder / f"{number}.error").write_text(traceback.format_exc())
+            finally:
+                os._exit(0)
 
     cells = nbformat.read(notebook, as_version=4).cells
     shell = InteractiveShell.instance()
@@ -56,4 +59,23 @@ def record_notebook(notebook: Path, folder: Path, digest: str, most: int, pair: 
             done = shell.run_cell(source)
         if not done.success:
             raise RuntimeError(f"{notebook}: a cell failed\n{source}\n{said.getvalue()}")
+    for number, process in enumerate(copies):
+        os.waitpid(process, 0)
+        if not (folder / f"{number}.json").exists():
+            error = folder / f"{number}.error"
+            raise RuntimeError(
+                f"{notebook}: explorer {number}\n{error.read_text() if error.exists() else 'was killed'}"
+            )
+    pages = [json.loads((folder / f"{number}.json").read_text()) for number in range(len(copies))]
     (folder / "explorers.json").write_text(json.dumps({"digest": digest, "explorers": pages}))
+
+
+def keep_states(explorer: Explorer, folder: Path, number: int, key: str, most: int, pair: int) -> None:
+    """Record one explorer into N.js and pictures, and into N.json what the page has to know."""
+    page, pictures = record(explorer, most, pair)
+    for name, data in pictures.items():
+        (folder / f"{name}.webp").write_bytes(data)
+    states, first = page.pop("states"), page["controls"][0]
+    page["start"] = states[f"{first['name']}={first['start']}"][:3]
+    (folder / f"{number}.js").write_text(f"posenc_states[{json.dumps(key)}] = {json.dumps(states)};\n")
+    (folder / f"{number}.json").write_text(json.dumps(page))

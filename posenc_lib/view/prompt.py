@@ -12,7 +12,7 @@ class PromptConnection(ZMQChannelsWebsocketConnection):
     as an explorer takes to answer.
     """
 
-    def connect(self) -> Future[None] | None:
+    def connect(self) -> Future[None] | None:  # type: ignore[override]  # its bases disagree
         """Begin to pass messages on."""
         self.websocket_handler.set_nodelay(True)
         return super().connect()

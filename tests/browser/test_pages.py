@@ -21,7 +21,7 @@ NOTEBOOKS = {path.stem: path for path in sorted((Path(__file__).parents[2] / "no
 WORDS = ("index", "NOTATION", "teachers", "api", "search", "genindex")
 MEGABYTE = 1e6
 CHANGED = os.environ["PAGES"].split() if "PAGES" in os.environ else [*WORDS, *NOTEBOOKS]  # the pages to look at
-DARK = ("index", "13_rope")  # are looked at in the dark too, with all their code
+DARK = ("index", "02_learned")  # are looked at in the dark too, with all their code
 
 
 def alone(name: str):
