@@ -54,12 +54,10 @@ test: $(TESTS)  ## run everything: lint, types, unit, grading, notebooks, slider
 	stage format $(VENV) -m ruff format --check --quiet .; \
 	stage types $(VENV) -m mypy; \
 	$(MAKE) --no-print-directory unit || failed="$$failed unit"; \
-	stage assignments $(VENV) -m pytest -n2 --dist loadgroup tests/assignments; \
-	stage power-of-notebooks $(VENV) -m pytest -n2 --dist loadgroup tests/notebooks; \
 	stage notebooks $(VENV) tests/notebooks/forked_kernels.py \
 		$(VENV) -m pytest --nbval --nbval-kernel-name=python3 --nbval-cell-timeout=120 \
 		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n2 --dist loadscope notebooks; \
-	stage browser $(VENV) -m pytest -n2 --dist loadgroup tests/browser; \
+	stage grading-and-pages $(VENV) -m pytest -n2 --dist loadgroup tests/assignments tests/notebooks tests/browser; \
 	echo "test: $$(($$(date +%s) - start)) seconds"; \
 	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
 
