@@ -65,7 +65,7 @@ notebooks: $(TESTS)  ## run every notebook and save it in its canonical form
 	$(VENV) tests/notebooks/canonical.py
 
 bench: $(TESTS)  ## measure speed beside other implementations; OPTIONS=--sliders for the sliders too
-	$(VENV) tests/bench.py $(OPTIONS)
+	PYTHONPATH=notebooks/site:tests/browser $(VENV) tests/bench.py $(OPTIONS)
 
 check: $(LAB)  ## say whether everything that the course needs is installed
 	$(VENV) -m posenc_lib.check_setup

@@ -1,6 +1,7 @@
 """``make bench``: how fast the library is, as ratios taken in one run, beside other people's implementations.
 
-With OPTIONS=--sliders it also asks every slider of the course, which takes a quarter of an hour.
+With OPTIONS=--sliders it also asks every slider of the course, in JupyterLab and on the site that make site built. That
+takes half an hour.
 
 One thread, float32, torch.no_grad. All candidates of a table take turns, and the medians are compared, so that whatever
 else the machine does slows all of them alike. Memory is the most that a call takes beyond what was there before it.
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
-from browser.speed import ratios
+from browser.speed import ratios, recorded
 from rotary_embedding_torch.rotary_embedding_torch import apply_rotary_emb
 from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as gptj
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as llama
@@ -248,9 +249,26 @@ def main() -> None:
     for modules, target in IMPORTS:
         print(f"{modules:<52} {import_seconds(modules):7.3f} {f'< {target}':>7}")
     if "--sliders" in sys.argv:
-        print(f"\n{'answer of a slider, as a part of a bare interact':<52} {'part':>7} {'target':>7}")
-        for notebook, label, part in ratios():
-            print(f"{f'{notebook}: {label}':<52} {part:7.2f} {'<= 0.4':>7}")
+        sliders()
+
+
+def sliders() -> None:
+    """Print how fast every slider answers, beside a bare interact and on the site."""
+    for pixels, target in ((1, 0.18), (2, 0.25)):
+        title = f"slider as a part of a bare interact, {pixels} pixel{'s' * (pixels > 1)} per point"
+        print(f"\n{title:<68} {'part':>7} {'target':>8}")
+        for notebook, label, part in ratios(pixels):
+            print(f"{f'{notebook}: {label}':<68} {part:7.2f} {f'<= {target}':>8}", flush=True)
+    site = Path(__file__).parents[1] / "build" / "site"
+    if not site.exists():
+        print("\nno site in build/site: make site makes it")
+        return
+    print(f"\n{'slider on the site':<68} {'ms':>7} {'target':>8}")
+    times = []
+    for notebook, label, answer in recorded(site):
+        times.append(answer)
+        print(f"{f'{notebook}: {label}':<68} {answer:7.0f}", flush=True)
+    print(f"{'median':<68} {statistics.median(times):7.0f} {'<= 30':>8}")
 
 
 if __name__ == "__main__":

@@ -183,9 +183,9 @@ def page(browser, lab):
     return lab_page(browser, lab)
 
 
-def lab_page(browser, lab: str):
-    """A page with the JupyterLab at the address ``lab``."""
-    page = browser.new_context(viewport=VIEWPORT).new_page()
+def lab_page(browser, lab: str, pixels: int = 1):
+    """A page with the JupyterLab at the address ``lab``, on a screen with so many pixels per point."""
+    page = browser.new_context(viewport=VIEWPORT, device_scale_factor=pixels).new_page()
     page.set_default_timeout(90_000)
     page.goto(f"{lab}/lab")
     page.wait_for_function("window.jupyterapp?.shell.isAttached")
@@ -208,12 +208,15 @@ def lab(browser, root):
 
 
 @contextlib.contextmanager
-def course_lab(root: Path):
-    """The address of a JupyterLab over what is put into ``root``: a copy of the course and the synthetic notebook."""
+def course_lab(root: Path, windowing: str = "none"):
+    """The address of a JupyterLab over what is put into ``root``: a copy of the course and the synthetic notebook.
+
+    With ``windowing`` as JupyterLab calls it, which usually draws no cell that cannot be seen.
+    """
     shutil.copytree(NOTEBOOKS, root / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints", "assignments"))
     write_synthetic(root / "notebooks" / SYNTHETIC)
     settings = {
-        "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},  # keep every cell in the page
+        "@jupyterlab/notebook-extension:tracker": {"windowingMode": windowing},
         "@jupyterlab/docmanager-extension:plugin": {"autosave": False},  # the next test opens the file as it was
         "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     }

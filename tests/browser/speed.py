@@ -1,11 +1,14 @@
-"""How fast the explorers of the course answer a key, beside a bare ``ipywidgets.interact``; ``tests/bench.py`` asks."""
+"""How fast explorers answer a key, beside a bare ``ipywidgets.interact`` and on the site; ``tests/bench.py`` asks."""
 
 import statistics
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from browser.conftest import NOTEBOOKS, SYNTHETIC, Visit, chromium, course_lab, lab_page, write_notebook
+import nbformat
+from browser.conftest import Visit, chromium, course_lab, lab_page
+
+from static_page import StaticPage
 
 # What the explorers are measured against: the same kind of picture, drawn anew at every move.
 BARE = """
@@ -23,7 +26,6 @@ def show(log_base=4.0):
     right.plot(P[0] @ P.T)
     plt.show()
 """
-BARE_NAME = "bare.ipynb"
 
 # Press an arrow key on a handle some times, to and fro; the milliseconds until the next picture is on the page, each.
 TIME_KEY_PRESSES = """async (handle, presses) => {
@@ -64,20 +66,64 @@ def milliseconds(handle, presses: int = 12) -> float:
     return statistics.median(times)
 
 
-def ratios() -> Iterator[tuple[str, str, float]]:
-    """A notebook, the label of a slider in it, and the slider's time to answer as a part of interact's, for each."""
-    with tempfile.TemporaryDirectory() as folder, chromium() as browser, course_lab(Path(folder)) as lab:
-        write_notebook(Path(folder) / "notebooks" / BARE_NAME, BARE)
-        # A window of its own: in the notebooks' it would be in front, and Chromium slows down what cannot be seen.
-        bare = Visit(lab_page(browser, lab), lab, BARE_NAME)
-        bare.run_all()
-        usual = bare.page.locator(".noUi-handle")
-        usual.wait_for()
-        page = lab_page(browser, lab)
-        for name in (SYNTHETIC, *sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))):
-            visit = Visit(page, lab, name)
+def ratios(pixels: int) -> Iterator[tuple[str, str, float]]:
+    """A notebook, the label of a slider in it, and its time to answer as a part of interact's in the same page.
+
+    Args:
+        pixels: of the screen, per point.
+    """
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        chromium() as browser,
+        course_lab(Path(folder), windowing="contentVisibility") as lab,
+    ):
+        page = lab_page(browser, lab, pixels)
+        for path in sorted((Path(folder) / "notebooks").glob("[0-9]*.ipynb")):
+            notebook = nbformat.read(path, as_version=4)
+            notebook.cells.append(nbformat.v4.new_code_cell(BARE, id="bare"))
+            nbformat.write(notebook, path)
+            visit = Visit(page, lab, path.name)
             visit.run_all()
+            usual = visit.cell(len(notebook.cells) - 1).locator(".noUi-handle")
             for explorer in visit.explorers():
                 for slider in explorer.sliders:
-                    yield name, slider.label().inner_text(), milliseconds(slider.handle) / milliseconds(usual)
+                    slider.handle.scroll_into_view_if_needed()
+                    label, answer = slider.label().inner_text(), milliseconds(slider.handle)
+                    usual.scroll_into_view_if_needed()
+                    yield path.stem, label, answer / milliseconds(usual)
             visit.close()
+
+
+# From the next key presses on, keep the milliseconds from each to its picture in ``answers``.
+WATCH_KEYS = """box => {
+    window.answers = [];
+    const image = box.querySelector('img');
+    let start;
+    box.addEventListener('keydown', () => (start = performance.now()), true);
+    new MutationObserver(async () => {
+        const asked = start;
+        await image.decode().catch(() => null);
+        await new Promise(requestAnimationFrame);
+        answers.push(performance.now() - asked);
+    }).observe(image, {attributes: true, attributeFilter: ['src']});
+}"""
+
+
+def recorded(site: Path) -> Iterator[tuple[str, str, float]]:
+    """A page of a site, the label of a slider in it, and its median time to answer once its pictures are there."""
+    with chromium() as browser:
+        for path in sorted(site.glob("[0-9]*.html")):
+            opened = StaticPage(browser, path)
+            for explorer in opened.explorers:
+                explorer.element.evaluate(WATCH_KEYS)
+                for slider in explorer.box.locator("input[type=range]").all():
+                    slider.press("ArrowRight")
+                    opened.page.wait_for_load_state("networkidle")
+                    opened.page.evaluate("answers.length = 0")
+                    for n in range(10):
+                        slider.press("ArrowRight" if n % 2 else "ArrowLeft")
+                        opened.page.wait_for_timeout(70)
+                    answers = opened.page.evaluate("answers")
+                    assert len(answers) >= 5, f"{len(answers)} of 10 key presses changed the picture"
+                    yield path.stem, slider.get_attribute("aria-label"), statistics.median(answers)
+            opened.close()
