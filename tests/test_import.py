@@ -47,7 +47,10 @@ SCHEMES_MAY_READ: dict[str, set[str]] = {
 # What a room may read of what is installed; the others may read torch.
 PACKAGES = {
     "lab": {"torch", "joblib", "tqdm"},
-    "view": {"torch", "numpy", "matplotlib", "cycler", "ipywidgets", "traitlets", "anywidget", "IPython", "PIL"},
+    "view": {
+        *("torch", "numpy", "matplotlib", "cycler", "ipywidgets", "traitlets", "anywidget", "IPython", "PIL"),
+        "jupyter_server",
+    },
 }
 README = (ROOT.parent / "README.md").read_text(encoding="utf-8")
 COURSE = set().union(*PACKAGES.values()) - {"torch", "numpy"}
@@ -138,7 +141,7 @@ def test_every_package_of_the_course_is_asked_for():
     assert {line.split(">=")[0] for line in project["dependencies"]} == {"torch", "numpy"}
     asked = {line.split(">=")[0] for line in project["optional-dependencies"]["course"]}
     renamed = {"ipython": "IPython", "pillow": "PIL"}
-    brought = {"cycler", "traitlets"}  # by matplotlib and ipywidgets
+    brought = {"cycler", "traitlets", "jupyter_server"}  # by matplotlib, ipywidgets and JupyterLab
     notebooks = {"jupyterlab", "jsonschema", "ipykernel"}  # and what JupyterLab brings in a version that starts sooner
     assert {renamed.get(name, name) for name in asked} == (COURSE - brought) | notebooks
 
