@@ -60,9 +60,10 @@ def test_every_slider_has_a_name_and_answers_the_arrow_keys(ran):
             label = slider.label().inner_text().strip()
             assert label
             expect(slider.handle).to_have_attribute("aria-label", label)
-            before, pressed = picture, [slider.press(key)[0] for key in ("ArrowRight", "ArrowLeft")]
-            assert any(after != before for after in pressed), f"{label}: no arrow key changes the picture"
-            picture = pressed[-1]
+            before, picture = picture, slider.press("ArrowRight")[0]
+            if picture == before:  # it stands at its end
+                picture = slider.press("ArrowLeft")[0]
+            assert picture != before, f"{label}: no arrow key changes the picture"
 
 
 def test_every_menu_and_box_answers(ran):

@@ -32,6 +32,7 @@ def explorer():
         draw,
         update,
         alt="A line.",
+        size=(4, 2),
         clamp=lambda n, top, **others: {"n": min(n, top)},
         play="n",
         together=[("n", "base")],
@@ -52,7 +53,7 @@ def recorded():
 def test_it_says_what_the_page_has_to_know(recorded):
     page, _ = recorded
     assert json.loads(json.dumps(page)).keys() == {"alt", "width", "play", "together", "controls", "states"}
-    assert (page["alt"], page["width"], page["play"]) == ("A line.", 900, "n")
+    assert (page["alt"], page["width"], page["play"]) == ("A line.", 400, "n")
     kinds = {control["name"]: (control["kind"], control["label"]) for control in page["controls"]}
     assert kinds == {
         "n": ("slider", "length"),
