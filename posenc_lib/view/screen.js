@@ -167,7 +167,20 @@ function replay(el, load) {
     const step = () => main.set((main.place + 1) % main.spec.texts.length) ?? follow(main);
     row.prepend(play_button(main.spec.label, step));
   }
-  el.replaceChildren(row, screen);
+  el.replaceChildren(row, screen, ...limits_of(page));
+}
+
+// What a recording leaves out, in words.
+function limits_of(page) {
+  const pairs = page.together.map(({ names }) =>
+    names.map((name) => page.controls.find((spec) => spec.name === name).label).join(" and "),
+  );
+  if (page.controls.length <= (pairs.length ? 2 : 1)) return []; // nothing is left out
+  const note = document.createElement("p");
+  note.className = "posenc-limits";
+  const ways = pairs.length ? `${pairs.join("; ")} move together, the others` : "controls move";
+  note.textContent = `On this page ${ways} one at a time; in a running notebook all do.`;
+  return [note];
 }
 
 const pair_key = ({ names }, ...places) => names.map((name, n) => `${name}=${places[n]}`).join();

@@ -58,6 +58,10 @@ def test_two_that_belong_together_move_together(explorer):
     assert "Back" not in explorer.words.inner_text()
 
 
+def test_it_says_what_a_running_notebook_has_more(explorer):
+    expect(explorer.box).to_contain_text("On this page height and base move together, the others one at a time")
+
+
 def test_an_impossible_setting_is_said_in_words(explorer):
     explorer.control("length n").press("End")
     expect(explorer.words).to_contain_text("length n 40 is not possible here, so it is now 20.")
