@@ -140,7 +140,9 @@ function replay(el, load) {
     if (!pair) return [`${moved.spec.name}=${moved.place}`, note];
     const places = pair.names.map((name, n) => {
       const control = controls.find((c) => c.spec.name === name);
-      const near = pair.places[n].reduce((a, b) => (Math.abs(b - control.place) < Math.abs(a - control.place) ? b : a));
+      const ahead = pair.places[n].filter((place) => (place - control.place) * (control.place - control.before) >= 0);
+      const possible = control === moved && ahead.length ? ahead : pair.places[n]; // a step of a key leads on
+      const near = possible.reduce((a, b) => (Math.abs(b - control.place) < Math.abs(a - control.place) ? b : a));
       control.set(near);
       return near;
     });
@@ -189,8 +191,8 @@ const pair_key = ({ names }, ...places) => names.map((name, n) => `${name}=${pla
 function recorded_control(spec) {
   const el = document.createElement(spec.kind === "row" ? "fieldset" : "label");
   const name = document.createElement(spec.kind === "row" ? "legend" : "span");
-  const control = { el, spec, place: spec.start, on_move: () => {} };
-  const move = (place) => ((control.place = place), control.show(), control.on_move());
+  const control = { el, spec, place: spec.start, before: spec.start, on_move: () => {} };
+  const move = (place) => (control.set(place), control.on_move());
   name.textContent = spec.label;
   if (spec.kind === "row") {
     const buttons = spec.names.map((word, n) => {
@@ -235,6 +237,7 @@ function recorded_control(spec) {
   }
   el.querySelector("input, select")?.setAttribute("aria-label", spec.label); // without options and readout
   control.set = (place) => {
+    control.before = control.place;
     control.place = place;
     control.show();
   };

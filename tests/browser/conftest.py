@@ -293,12 +293,12 @@ def write_synthetic(path: Path, *words: str) -> None:
 @pytest.fixture(scope="session")
 def recording_options() -> tuple:
     """How the explorers of the site are recorded."""
-    return (SWEEP, PAIR) if "SITE" in os.environ else (3, 3, SHORT)
+    return (SWEEP, PAIR) if "SITE" in os.environ else (5, 3, SHORT)
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory, recording_options) -> Path:
-    """The folder that the variable SITE names; without it a site with three values of each control and 99_synthetic."""
+    """The folder that the variable SITE names; without it a site with five values of each control and 99_synthetic."""
     if "SITE" in os.environ:
         return Path(os.environ["SITE"]).resolve()
     if shutil.which("npm") is None:

@@ -1,6 +1,6 @@
 """Every page of the site, opened from a folder: what it shows, asks for and weighs, and how its explorers answer.
 
-``make site`` runs this on what it built anew, ``make test`` on a site with three values of each control.
+``make site`` runs this on what it built anew, ``make test`` on a site with five values of each control.
 """
 
 import json

@@ -58,6 +58,15 @@ def test_two_that_belong_together_move_together(explorer):
     assert "Back" not in explorer.words.inner_text()
 
 
+def test_a_key_leads_to_the_next_place_that_was_recorded(explorer):
+    explorer.control("base").press("End")
+    expect(explorer.words).to_contain_text("height=0.50 base=100 ")
+    explorer.control("height").press("ArrowRight")
+    expect(explorer.words).to_contain_text("height=1.00 base=100 ")
+    explorer.control("height").press("ArrowLeft")
+    expect(explorer.words).to_contain_text("height=0.50 base=100 ")
+
+
 def test_it_says_what_a_running_notebook_has_more(explorer):
     expect(explorer.box).to_contain_text("On this page height and base move together, the others one at a time")
 
