@@ -91,3 +91,17 @@ def test_play_and_pause(page, explorer):
 def test_two_pixels_per_point(explorer):
     sizes = explorer.box.locator("img").evaluate("i => [i.naturalWidth, i.naturalHeight]")
     assert sizes == [1800, 720]
+
+
+def test_it_opens_from_a_folder_and_asks_nobody(page, site):
+    expect(page.page.locator("mjx-container")).to_have_count(1)
+    assert page.troubles == []
+    assert [url for url in page.asked if not url.startswith((site.as_uri(), "data:"))] == []
+
+
+@pytest.mark.parametrize("window", [{}, {"viewport": {"width": 360, "height": 740}}, {"color_scheme": "dark"}])
+def test_it_can_be_read_by_everybody(browser, site, window):
+    page = StaticPage(browser, site / "99_synthetic.html", **window)
+    assert page.too_wide(page.page.viewport_size["width"]) == []
+    assert page.violations() == []
+    page.close()
