@@ -31,7 +31,8 @@ class StaticPage:
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
         self.page.wait_for_function("!window.MathJax?.startup || MathJax.startup.promise.then(() => true)")
-        self.page.wait_for_function("[...document.images].every(image => image.complete)")
+        # the layer of an explorer gets its address when its background is there; until then it counts as complete
+        self.page.wait_for_function("[...document.images].every(image => image.getAttribute('src') && image.complete)")
         self.explorers = [Recorded(box) for box in self.page.locator(".posenc-explorer").all()]
 
     def files(self) -> set[Path]:
