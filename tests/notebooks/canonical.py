@@ -5,6 +5,9 @@
 Running it twice changes nothing. Two kinds of output would differ from run to run or from machine to machine, and are
 kept as they were for as long as the source of their cell is the same: everything below a cell tagged
 ``nbval-ignore-output``, and the bytes of a picture whose digest is the same. To renew them, clear the outputs first.
+
+Of the metadata of a cell its tags are kept. A code cell tagged ``hide-input`` is folded, which the static pages read
+from the tag and JupyterLab from ``jupyter.source_hidden``.
 """
 
 import argparse
@@ -87,6 +90,8 @@ def canonical(nb: NotebookNode, previous: NotebookNode | None = None) -> Noteboo
         cell.id, cell.metadata = f"cell-{index:02d}", nbformat.from_dict({"tags": tags} if tags else {})
         if cell.cell_type != "code":
             continue
+        if "hide-input" in tags:
+            cell.metadata["jupyter"] = nbformat.from_dict({"source_hidden": True})
         if not cell.source.strip():
             cell.execution_count, cell.outputs = None, []
             continue

@@ -60,6 +60,24 @@ def test_identifiers_counts_and_metadata():
     assert (out.nbformat, out.nbformat_minor) == (4, 5)
 
 
+def test_a_cell_with_hidden_input_is_folded_in_jupyterlab_and_no_other():
+    folded = {"tags": ["hide-input"], "jupyter": {"source_hidden": True}}
+    outputs_too = {"jupyter": {"source_hidden": True, "outputs_hidden": True}}
+    nb = new_notebook(
+        cells=[
+            new_code_cell("1", metadata={"tags": ["hide-input"]}),
+            new_code_cell("2", metadata=outputs_too | {"tags": ["hide-input"]}),
+            new_code_cell("3", metadata=outputs_too),
+            new_code_cell("4", metadata={"tags": ["hide-output"]}),
+            new_markdown_cell("5", metadata={"tags": ["hide-input"]}),
+        ],
+    )
+    once = canonical.canonical(nb)
+    tags_only = [{}, {"tags": ["hide-output"]}, {"tags": ["hide-input"]}]
+    assert [c.metadata for c in once.cells] == [folded, folded, *tags_only]
+    assert canonical.text(canonical.canonical(once, once)) == canonical.text(once)
+
+
 def test_consecutive_streams_are_joined_also_across_a_progress_bar():
     out = written(stream("a\n"), stream(BAR, "stderr"), stream("b\n"), display(text_plain="p"), stream("c\n"))
     assert [o.get("text") for o in out] == ["a\nb\n", None, "c\n"]
