@@ -4,5 +4,18 @@ from posenc_lib.view.claims import holds
 from posenc_lib.view.controls import choice, log_slider, slider, toggle, toggles
 from posenc_lib.view.explorer import Explorer
 from posenc_lib.view.figure import heatmap, show, use_style
+from posenc_lib.view.pictogram import pictogram
 
-__all__ = ["Explorer", "choice", "heatmap", "holds", "log_slider", "show", "slider", "toggle", "toggles", "use_style"]
+__all__ = [
+    "Explorer",
+    "choice",
+    "heatmap",
+    "holds",
+    "log_slider",
+    "pictogram",
+    "show",
+    "slider",
+    "toggle",
+    "toggles",
+    "use_style",
+]
