@@ -13,7 +13,9 @@ from posenc_lib import exercises
 from posenc_lib.exercises.check import Check
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-SOLUTION = re.compile(r"<summary>Solution</summary>.*?```python\n(.*?)```", re.DOTALL)
+SOLUTION = re.compile(r"<details>\s*<summary>Solution</summary>(.*?)</details>", re.DOTALL)
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+CHECK = re.compile(r"^(check_\w+)\((\w+)\)", re.MULTILINE)
 
 CHECKS = {
     f"{info.name}.{name}": value
@@ -24,18 +26,25 @@ CHECKS = {
 
 
 def exercises_of(path):
-    """(solution code, code of the stub cell) of each exercise, and the code of the setup cell."""
+    """(solution code, code of the stub cell) of each exercise, and the code of the setup cell.
+
+    An exercise whose heading says "pen and paper" has no stub, and its solution need not be code.
+    """
     cells = nbformat.read(path, 4).cells
     setup = next(c.source for c in cells if c.cell_type == "code")
-    pairs = []
+    pairs, heading = [], ""
     for cell, following in pairwise(cells):
-        if cell.cell_type == "markdown" and (found := SOLUTION.search(cell.source)):
-            pairs.append((found[1], following.source))
+        if cell.cell_type == "markdown":
+            for part in re.split(r"^(?=##+ [A-Z])", cell.source, flags=re.MULTILINE):
+                heading = part.splitlines()[0] if part.startswith("##") else heading
+                found = SOLUTION.search(part)
+                if found and "pen and paper" not in heading.lower():
+                    pairs.append((PYTHON.search(found[1])[1], following.source))
     return setup, pairs
 
 
 def checks_called(source):
-    return re.findall(r"^(check_\w+)\((\w+)\)", source, re.MULTILINE)
+    return CHECK.findall(source)
 
 
 def test_there_are_notebooks_and_checks():
@@ -46,7 +55,10 @@ def test_there_are_notebooks_and_checks():
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_solutions_pass(path):
     setup, pairs = exercises_of(path)
-    assert 2 <= len(pairs) <= 4
+    second_edition = "## The picture that moves" in path.read_text(encoding="utf-8")
+    assert 2 <= len(pairs) <= (5 if second_edition else 4)
+    stubs = [c for c in nbformat.read(path, 4).cells if c.cell_type == "code" and CHECK.search(c.source)]
+    assert len(stubs) == len(pairs), "a stub has no folded solution just above it"
     for solution, stub in pairs:
         namespace = {}
         exec(setup, namespace)
@@ -59,6 +71,21 @@ def test_solutions_pass(path):
 def test_every_check_is_used_in_exactly_one_notebook():
     used = [name for path in NOTEBOOKS for _, stub in exercises_of(path)[1] for name, _ in checks_called(stub)]
     assert sorted(used) == sorted(name.split(".")[1] for name in CHECKS)
+
+
+def test_exercises_on_paper_have_no_stub(tmp_path):
+    on_paper = "### Exercise 1 (5 minutes, Pen and Paper)\n<details>\n<summary>Solution</summary>\n\n$2$\n</details>\n"
+    in_code = "<details><summary>Solution</summary>\n\n```python\n## one\nx = 1\n```\n</details>"
+    markdown, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
+    cells = [
+        code("setup"),
+        markdown(on_paper),
+        markdown(f"{on_paper}\n### Exercise 2"),
+        markdown(in_code),
+        code("stub"),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "a.ipynb")
+    assert exercises_of(tmp_path / "a.ipynb") == ("setup", [("## one\nx = 1\n", "stub")])
 
 
 @pytest.mark.parametrize("name", CHECKS)

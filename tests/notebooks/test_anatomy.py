@@ -1,4 +1,7 @@
-"""The rooms of every notebook and what its cells may hold, as rules that return faults; and that each rule can fail."""
+"""The rooms of every notebook and what its cells may hold, as rules that return faults; and that each rule can fail.
+
+A notebook with the room "The picture that moves" is of the second edition: it has other rooms, and more rules.
+"""
 
 import copy
 import functools
@@ -35,9 +38,35 @@ ROOMS = (
     "Summary",
     "References",
 )
+SECOND_ROOMS = (
+    "Setup",
+    "The question",
+    "The picture that moves",
+    "The derivation",
+    "Write it yourself",
+    "Break it",
+    "What it costs",
+    "What it does to a model",
+    "In the wild",
+    "Exercises",
+    "For the mathematician",
+    "Summary",
+    "References",
+)
+OPTIONAL = "For the mathematician"
 MOST_CELLS = 60
 MOST_BYTES = 1_500_000
 LEAST_COMPARED = 0.8
+# Of the second edition; the comparison of all schemes may have more cells and words.
+FIRST_EXPLORER = 6  # number of its cell, counted from 1
+MOST_WORDS_ABOVE_IT = 350
+MOST_CELLS_NOW = 42
+MOST_WORDS = 3_800
+UNCOUNTED = "# 20 "
+MOST_OPEN_PLOTTING = 12
+WIDEST_CODE = 92
+LONG_LINE = 30
+PLOTTING = re.compile(r"\b(plt|fig|axes?)\.|\.plot\(|\b(imshow|heatmap|subplots|Explorer|show)\(")
 
 
 class Section(NamedTuple):
@@ -46,15 +75,15 @@ class Section(NamedTuple):
     level: int
     title: str
     text: str
-    code_cells: int
+    code: list[str]
 
 
 def sections(nb: NotebookNode) -> Iterator[Section]:
     """The sections of a notebook in the order of their headings; a heading in a fenced block is none."""
-    lines = []  # (heading level or None, text); a code cell is the line None, None
+    lines = []  # (heading level or None, text); a code cell is one line of level 0
     for cell in nb.cells:
         if cell.cell_type == "code":
-            lines.append((None, None))
+            lines.append((0, cell.source))
         elif cell.cell_type == "markdown":
             fenced = False
             for line in cell.source.splitlines():
@@ -64,9 +93,35 @@ def sections(nb: NotebookNode) -> Iterator[Section]:
     for start, (level, line) in enumerate(lines):
         if level:
             end = next((n for n in range(start + 1, len(lines)) if (lines[n][0] or 7) <= level), len(lines))
-            body = [text for _, text in lines[start + 1 : end]]
-            text = "\n".join(text for text in body if text is not None)
-            yield Section(level, line[level:].strip(), text, body.count(None))
+            body = lines[start + 1 : end]
+            text = "\n".join(text for kind, text in body if kind != 0)
+            yield Section(level, line[level:].strip(), text, [source for kind, source in body if kind == 0])
+
+
+def is_second_edition(nb: NotebookNode) -> bool:
+    """Whether the notebook has been rewritten."""
+    return any(s.level == 2 and s.title.startswith("The picture that moves") for s in sections(nb))
+
+
+def is_counted(nb: NotebookNode) -> bool:
+    """Whether cells and words of the notebook have a limit of the second edition."""
+    return not nb.cells[0].source.startswith(UNCOUNTED)
+
+
+def words(cells: list[NotebookNode]) -> int:
+    """The words of Markdown."""
+    return sum(len(cell.source.split()) for cell in cells if cell.cell_type == "markdown")
+
+
+def first_explorer(nb: NotebookNode) -> int:
+    """The number of its cell, from 0; the number of all cells if there is none."""
+    drawn = (n for n, cell in enumerate(nb.cells) if cell.cell_type == "code" and "Explorer(" in cell.source)
+    return next(drawn, len(nb.cells))
+
+
+def fenced(text: str) -> list[str]:
+    """The Python code in a Markdown text."""
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
 def code(nb: NotebookNode) -> list[NotebookNode]:
@@ -110,21 +165,29 @@ def title_and_promise(nb):
 
 def rooms(nb):
     titles = [section.title for section in sections(nb) if section.level == 2]
-    found = [room for title in titles for room in ROOMS if re.match(rf"{room}(?!\w)", title)]
-    faults = [f"room {room!r} is there {found.count(room)} times" for room in ROOMS if found.count(room) != 1]
-    if not faults and found != list(ROOMS):
+    expected = SECOND_ROOMS if is_second_edition(nb) else ROOMS
+    found = [room for title in titles for room in expected if re.match(rf"{room}(?!\w)", title)]
+    expected = [room for room in expected if room in found or room != OPTIONAL]
+    faults = [f"room {room!r} is there {found.count(room)} times" for room in expected if found.count(room) != 1]
+    if not faults and found != expected:
         faults.append(f"the rooms are not in order: {found}")
     return faults
 
 
+def on_paper(exercise: Section) -> bool:
+    """Whether an exercise says in its heading that it needs no computer."""
+    return "pen and paper" in exercise.title.lower()
+
+
 def exercises(nb):
     found = [s for s in sections(nb) if s.level == 3 and s.title.startswith("Exercise")]
-    faults = [] if len(found) >= 2 else [f"{len(found)} exercises, expected two to four"]
+    most = 4 if is_second_edition(nb) else len(found)
+    faults = [] if 2 <= len(found) <= most else [f"{len(found)} exercises, expected two to four"]
     for exercise in found:
         for word in ("Hint", "Solution"):
             if not any(summary.strip().startswith(word) for summary in folded(exercise.text)):
                 faults.append(f"{exercise.title!r} has no folded {word.lower()}")
-        if not exercise.code_cells:
+        if not exercise.code and not (is_second_edition(nb) and on_paper(exercise)):
             faults.append(f"{exercise.title!r} has no code cell")
     return faults
 
@@ -247,6 +310,85 @@ def compared(nb):
     return [] if showing and number / len(showing) >= LEAST_COMPARED else [f"{number} of {len(showing)} are compared"]
 
 
+def moves_early(nb):
+    number = first_explorer(nb)
+    above = words(nb.cells[:number])
+    faults = (
+        [] if number < FIRST_EXPLORER else [f"the first explorer is in cell {number + 1}, at most {FIRST_EXPLORER}"]
+    )
+    if above > MOST_WORDS_ABOVE_IT:
+        faults.append(f"{above} words above the first explorer, at most {MOST_WORDS_ABOVE_IT}")
+    return faults if is_counted(nb) else []
+
+
+def short(nb):
+    counts = (("cells", len(nb.cells), MOST_CELLS_NOW), ("words", words(nb.cells), MOST_WORDS))
+    return [f"{n} {what}, at most {most}" for what, n, most in counts if n > most and is_counted(nb)]
+
+
+def plotting_is_folded(nb):
+    faults = []
+    for number, cell in enumerate(nb.cells):
+        if cell.cell_type == "code" and "hide-input" not in cell.metadata.get("tags", []):
+            lines = sum(bool(line.strip()) for line in cell.source.splitlines())
+            if lines > MOST_OPEN_PLOTTING and PLOTTING.search(cell.source):
+                faults.append(f"cell {number} draws in {lines} open lines, at most {MOST_OPEN_PLOTTING}")
+    return faults
+
+
+def narrow_code(nb):
+    faults = []
+    for number, cell in enumerate(nb.cells):
+        code_of_cell = [cell.source] if cell.cell_type == "code" else fenced(cell.source)
+        widest = max((len(line) for text in code_of_cell for line in text.splitlines()), default=0)
+        if widest > WIDEST_CODE:
+            faults.append(f"a line of code in cell {number} has {widest} columns, at most {WIDEST_CODE}")
+    return faults
+
+
+def pen_and_paper(nb):
+    found = [s for s in sections(nb) if s.level == 3 and s.title.startswith("Exercise")]
+    return [] if any(map(on_paper, found)) else ["no exercise is for pen and paper"]
+
+
+def write_it_yourself(nb):
+    room = next((s for s in sections(nb) if s.level == 2 and s.title.startswith("Write it yourself")), None)
+    if room is None:
+        return ["there is nothing to write"]
+    summaries = [summary.strip() for summary in folded(room.text)]
+    faults = [
+        f"'Write it yourself' has no folded {word.lower()}" for word in ("Hint", "Solution") if word not in summaries
+    ]
+    stub = r"^def .*?^ +\.\.\.$.*?^check_\w+\(\w+\)"
+    if not any(re.search(stub, source, re.DOTALL | re.MULTILINE) for source in room.code):
+        faults.append("'Write it yourself' has no stub with a check below it")
+    return faults
+
+
+def shows_its_places(nb):
+    setup = next((s for s in sections(nb) if s.level == 2 and s.title.startswith("Setup")), None)
+    drawn = setup and any(re.search(r"^pictogram\(", source, re.MULTILINE) for source in setup.code)
+    return [] if drawn else ["the setup draws no pictogram"]
+
+
+def no_answer_above(nb):
+    faults, above = [], set()
+    for number, cell in enumerate(nb.cells):
+        if cell.cell_type == "code":
+            above |= {" ".join(line.split()) for line in cell.source.splitlines()}
+            continue
+        solutions = re.findall(r"<details>\s*<summary>\s*Solution.*?</details>", cell.source, re.DOTALL)
+        for line in "".join(text for solution in solutions for text in fenced(solution)).splitlines():
+            line = " ".join(line.split())
+            if len(line) > LONG_LINE and line in above:
+                faults.append(f"a code cell above the solution in cell {number} has its line {line!r}")
+    return faults
+
+
+def says_what_symbols_mean(nb):
+    return [] if "](NOTATION.md" in nb.cells[0].source else ["the first cell has no link to NOTATION.md"]
+
+
 def no_surgery(nb):
     words = ("sys.path", "!pip", "%pip")
     return [f"{word!r} in cell {n}" for n, cell in enumerate(nb.cells) for word in words if word in cell.source]
@@ -270,6 +412,17 @@ RULES = (
     compared,
     no_surgery,
 )
+SECOND_RULES = (
+    moves_early,
+    short,
+    plotting_is_folded,
+    narrow_code,
+    pen_and_paper,
+    write_it_yourself,
+    shows_its_places,
+    no_answer_above,
+    says_what_symbols_mean,
+)
 
 
 @functools.cache
@@ -288,6 +441,14 @@ def test_notebook(path, rule):
     assert rule(read(path)) == []
 
 
+@pytest.mark.parametrize("rule", SECOND_RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_of_the_second_edition(path, rule):
+    if not is_second_edition(read(path)):
+        pytest.skip("is of the first edition")
+    assert rule(read(path)) == []
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_written_in_canonical_form(path):
     assert path.read_text(encoding="utf-8") == canonical.text(canonical.canonical(read(path), read(path)))
@@ -297,8 +458,8 @@ def fold(summary):
     return f"<details><summary>{summary}</summary>\n\n```python\n# no heading!\n```\n</details>"
 
 
-def good_notebook():
-    """A small notebook without a fault: every room, two exercises, one explorer."""
+def runner():
+    """A function that makes code cells, which count as if they were run in turn."""
     number = count(1)
 
     def run(source, *shown, tags=()):
@@ -306,14 +467,24 @@ def good_notebook():
             source, execution_count=next(number), outputs=list(shown), metadata={"tags": list(tags)} if tags else {}
         )
 
-    def printed(text):
-        return new_output("stream", name="stdout", text=text)
+    return run
 
-    picture = new_output(
+
+def printed(text):
+    return new_output("stream", name="stdout", text=text)
+
+
+def drawing():
+    return new_output(
         "display_data",
         data={"image/png": "b2xk", "text/plain": "a curve"},
         metadata={"image/png": {"alt": "A curve."}},
     )
+
+
+def good_notebook():
+    """A small notebook of the first edition without a fault: every room, two exercises, one explorer."""
+    run, picture = runner(), drawing()
     cells = [
         new_markdown_cell("# 01 Title\n\n**Time:** 5 minutes. **Read before:** nothing. **Sources:** a paper."),
         new_markdown_cell("## Setup"),
@@ -339,6 +510,38 @@ def good_notebook():
         new_markdown_cell(
             "## Summary\n\n## References\n\n- A. Author 2024, *Here we go!*, [arXiv:1](https://arxiv.org)"
         ),
+    ]
+    return canonical.canonical(new_notebook(cells=cells))
+
+
+def good_second_notebook():
+    """The same of the second edition, with one exercise for pen and paper."""
+    run, picture = runner(), drawing()
+    answer = fold("Solution").replace("# no heading!", "return sum(x * theta for x in range(n))")
+    stub = "def my_sum(n, theta):\n    ...\n\ncheck_my_sum(my_sum)"
+    cells = [
+        new_markdown_cell(
+            "# 01 Title\n\n**Time:** 5 minutes. **Read before:** nothing. **Sources:** a paper. "
+            "[Notation](NOTATION.md)\n\n## Setup"
+        ),
+        run("import math\nfrom posenc_lib.view import pictogram\n\npictogram(Scheme(4))", picture),
+        new_markdown_cell("## The question: why?\n\n## The picture that moves\n\n*Predict:* what moves?"),
+        run("def draw(ax):\n" + "    ax.plot()\n" * 12 + "Explorer(draw)", picture, tags=["hide-input"]),
+        new_markdown_cell(fold("What you should have seen") + "\n\n## The derivation\n\n### 1. One"),
+        run("fig, ax = subplots()\n\n" + "ax.plot([1, 2])\n" * 10 + "show(fig)", picture),
+        new_markdown_cell(f"## Write it yourself\n\n{fold('Hint')}\n{answer}"),
+        run(stub, printed("not done yet\n")),
+        run("def solved(n, theta):\n    return sum(x * theta for x in range(n))", printed("True\n")),
+        new_markdown_cell("## Break it"),
+        run("x = 1\n" * 14 + "print(x)", printed("1\n")),
+        new_markdown_cell("## What it costs\n\n## What it does to a model\n\n## In the wild"),
+        new_markdown_cell(f"## Exercises\n\n### Exercise 1 (3 minutes, pen and paper)\n\n{fold('Hint')}\n"),
+        new_markdown_cell(
+            f"<details><summary>Solution</summary>\n\nIt is $2$.\n</details>\n\n### Exercise 2\n{fold('Hint')}"
+        ),
+        new_markdown_cell(fold("Solution").replace("# no heading!", "return 2")),
+        run("def f(x):\n    return 2\n\ncheck_f(f)", printed("...\n")),
+        new_markdown_cell("## Summary\n\n## References"),
     ]
     return canonical.canonical(new_notebook(cells=cells))
 
@@ -420,17 +623,89 @@ BREAKS = [
 ]
 
 
+ON_PAPER = f"### Exercise (pen and paper)\n{fold('Hint')}\n{fold('Solution')}\n"
+LONG_ANSWER = "return sum(x * theta for x in range(n))"
+SECOND_BREAKS = [
+    *((rooms, replace(f"## {room}", f"### {room}")) for room in SECOND_ROOMS if room != OPTIONAL),
+    (
+        rooms,
+        replace("## What it costs\n\n## What it does to a model", "## What it does to a model\n\n## What it costs"),
+    ),
+    (rooms, replace("## Summary", "## Summary\n\n## For the mathematician")),
+    (rooms, replace("## Summary", "## For the mathematician\n\n## For the mathematician\n\n## Summary")),
+    (rooms, replace("## Break it", "## Break it\n\n## The question again")),
+    (exercises, replace("### Exercise 1 (3 minutes, pen and paper)", "### Exercise 1")),
+    (exercises, replace("### Exercise 2", "### A task")),
+    (exercises, replace("### Exercise 2", "### Exercise 2 (pen and paper)\n### Exercise 3")),
+    (exercises, replace("## Summary", ON_PAPER * 3 + "## Summary")),
+    (explorers, replace("Predict", "See")),
+    (explorers, replace("What you should have seen", "Answer")),
+    (moves_early, lambda nb: [nb.cells.insert(1, new_markdown_cell("So.")) for _ in range(3)]),
+    (moves_early, replace("why?", "why " * MOST_WORDS_ABOVE_IT)),
+    (moves_early, replace("Explorer(draw)", "draw()")),
+    (short, lambda nb: nb.cells.extend([new_markdown_cell("More.")] * (MOST_CELLS_NOW + 1 - len(nb.cells)))),
+    (short, replace("## References", "more " * MOST_WORDS)),
+    (plotting_is_folded, lambda nb: nb.cells[3].metadata.update(tags=["nbval-ignore-output"])),
+    (plotting_is_folded, replace("show(fig)", "ax.set()\nshow(fig)")),
+    (plotting_is_folded, replace("print(x)", "plt.show()")),
+    (narrow_code, replace("print(x)", f"print({'x' * 86})")),
+    (narrow_code, replace("return 2", f"return {'x' * 86}")),
+    (pen_and_paper, replace("pen and paper", "on the screen")),
+    (write_it_yourself, replace("## Write it yourself", "## Read")),
+    (
+        write_it_yourself,
+        replace("## Write it yourself\n\n<details><summary>Hint", "## Write it yourself\n\n<details><summary>Help"),
+    ),
+    (write_it_yourself, replace("<summary>Solution", "<summary>Answer")),
+    (write_it_yourself, replace("    ...", "    return 2")),
+    (write_it_yourself, replace("check_my_sum(my_sum)", "my_sum(2, 3)")),
+    (write_it_yourself, replace("\n\ncheck_my_sum(my_sum)", "")),
+    (shows_its_places, replace("pictogram(Scheme(4))", "")),
+    (shows_its_places, replace("pictogram(Scheme(4))", "# pictogram(Scheme(4))")),
+    (no_answer_above, replace("import math", f"def f(n, theta):\n        {LONG_ANSWER}")),
+    (no_answer_above, replace("return 2", LONG_ANSWER)),
+    (says_what_symbols_mean, replace("NOTATION.md", "START.md")),
+]
+ALL_BREAKS = [(rule, b, good_notebook) for rule, b in BREAKS] + [(r, b, good_second_notebook) for r, b in SECOND_BREAKS]
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_a_good_notebook_has_no_fault_and_each_rule_can_fail(rule):
     assert rule(good_notebook()) == []
+    assert rule(good_second_notebook()) == []
     assert rule in {rule for rule, _ in BREAKS}
 
 
+@pytest.mark.parametrize("rule", SECOND_RULES, ids=lambda rule: rule.__name__)
+def test_the_second_edition_has_rules_that_can_fail(rule):
+    assert rule(good_second_notebook()) == []
+    assert rule in {rule for rule, _ in SECOND_BREAKS}
+
+
+def test_editions_are_told_apart():
+    assert is_second_edition(good_second_notebook())
+    assert not is_second_edition(good_notebook())
+
+
+def test_a_room_for_the_mathematician_is_allowed_after_the_exercises():
+    nb = good_second_notebook()
+    replace("## Summary", "## For the mathematician\n\n## Summary")(nb)
+    assert rooms(nb) == []
+
+
+def test_the_comparison_of_all_schemes_may_be_longer():
+    nb = good_second_notebook()
+    nb.cells[1:1] = [new_markdown_cell("more " * 200) for _ in range(MOST_CELLS_NOW)]
+    assert moves_early(nb) and len(short(nb)) == 2
+    replace("# 01 Title", "# 20 Title")(nb)
+    assert moves_early(nb) == short(nb) == []
+
+
 @pytest.mark.parametrize(
-    ("rule", "break_it"), BREAKS, ids=[f"{rule.__name__}-{n}" for n, (rule, _) in enumerate(BREAKS)]
+    ("rule", "break_it", "good"), ALL_BREAKS, ids=[f"{rule.__name__}-{n}" for n, (rule, *_) in enumerate(ALL_BREAKS)]
 )
-def test_a_broken_notebook_is_reported(rule, break_it):
-    good = good_notebook()
+def test_a_broken_notebook_is_reported(rule, break_it, good):
+    good = good()
     broken = copy.deepcopy(good)
     break_it(broken)
     assert broken != good
