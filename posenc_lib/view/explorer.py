@@ -24,11 +24,9 @@ from PIL import Image
 
 from posenc_lib.view import figure
 from posenc_lib.view.controls import sweep, text
+from posenc_lib.view.pixels import png
 
 DPI = 100  # on a screen with one pixel per point
-WEBP = {"lossless": True, "method": 1, "quality": 0}  # small, in a few milliseconds
-# 32 degrees of opacity: the edge of a line needs no more, and takes half the bytes.
-OPACITY = np.rint(np.rint(np.arange(256) * 31 / 255) * 255 / 31).astype("<u4") << 24
 
 
 class _Screen(anywidget.AnyWidget):
@@ -87,6 +85,7 @@ class Explorer:
             if unknown := [name for name in names if name not in controls]:
                 raise ValueError(f"{argument} must name controls of {list(controls)}, got {unknown[0]!r}")
         self._update, self._clamp = update, clamp
+        self._encode: Callable[[np.ndarray], bytes] = png
         self._figure = Figure(figsize=size, dpi=DPI)
         self._canvas = FigureCanvasAgg(self._figure)
         moving = {name: _several(item) for name, item in draw(self._figure).items()}
@@ -134,8 +133,18 @@ class Explorer:
         self._screen.ratio = ratio
 
     @property
+    def encode(self) -> Callable[[np.ndarray], bytes]:
+        """What makes a file of pixels (height, width, 4)."""
+        return self._encode
+
+    @encode.setter
+    def encode(self, encode: Callable[[np.ndarray], bytes]) -> None:
+        self._encode, self._screen.background = encode, b""
+        self._paint()
+
+    @property
     def layers(self) -> tuple[bytes, bytes]:
-        """Background and layer, as WebP without loss."""
+        """Background and layer, as files."""
         return self._screen.background, self._screen.layer
 
     def set(self, **values: object) -> bool:
@@ -196,11 +205,11 @@ class Explorer:
         if not self._screen.background or self._figure.stale:
             self._canvas.draw()
             self._figure.set_layout_engine("none")  # the axes keep their places from now on
-            self._screen.background = _webp(np.asarray(self._canvas.buffer_rgba())[..., :3])
+            self._screen.background = self._encode(np.asarray(self._canvas.buffer_rgba()))
         self._canvas.get_renderer().clear()
         for artist in self._moving:
             (artist.axes or self._figure).draw_artist(artist)
-        self._screen.layer = _webp(_plainer(np.array(self._canvas.buffer_rgba())))
+        self._screen.layer = self._encode(np.asarray(self._canvas.buffer_rgba()))
 
     def _repr_mimebundle_(self, **kwargs: object) -> tuple[dict, dict]:
         data = {
@@ -217,18 +226,3 @@ class Explorer:
 
 def _several(item: Artist | Iterable[Artist]) -> list[Artist]:
     return [item] if isinstance(item, Artist) else list(item)
-
-
-def _plainer(layer: np.ndarray) -> np.ndarray:
-    """The layer with 32 degrees of opacity, and of red, green and blue where it is not opaque."""
-    pixels = layer.reshape(-1, 4).view("<u4")[:, 0]  # opacity in the highest byte
-    edges = np.flatnonzero(pixels - (1 << 24) < 254 << 24)  # opacity 1 to 254
-    colours = pixels[edges]
-    pixels[edges] = OPACITY[colours >> 24] | colours & 0xF8F8F8 | colours >> 5 & 0x070707
-    return layer
-
-
-def _webp(pixels: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "webp", **WEBP)
-    return stream.getvalue()

@@ -9,6 +9,7 @@ import ipywidgets
 
 from posenc_lib.view.controls import SWEEP, Toggles, spread, sweep, text
 from posenc_lib.view.explorer import Explorer
+from posenc_lib.view.pixels import webp
 
 PAIR = 15  # values of each of two controls that belong together, at most
 RATIO = 2  # pixels per point
@@ -19,7 +20,7 @@ KINDS = {ipywidgets.Dropdown: "menu", ipywidgets.Checkbox: "box", Toggles: "row"
 def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Every value of each control with the others at the start; every combination of those that belong together.
 
-    The explorer is left as it was, but draws with ``RATIO`` pixels per point from then on.
+    The explorer is left as it was, but draws with ``RATIO`` pixels per point, as WebP, from then on.
 
     Args:
         explorer: what to record.
@@ -32,7 +33,8 @@ def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dic
     Raises:
         RuntimeError: if a state looks different when the explorer comes to it a second time, from other states.
     """
-    explorer.ratio, start, pictures = RATIO, explorer.values, {}
+    explorer.encode, start, pictures = webp, explorer.values, {}
+    explorer.ratio = RATIO
 
     def keep(data: bytes) -> str:
         name = hashlib.sha256(data).hexdigest()[:16]

@@ -8,6 +8,7 @@ function picture(el, width) {
   const image = document.createElement("img");
   const words = document.createElement("p");
   words.setAttribute("role", "status");
+  image.decoding = "sync"; // what arrives is on the screen with the next frame
   image.style.cssText = `display: block; width: ${width}px; max-width: 100%; height: auto; background-size: 100% 100%`;
   image.style.printColorAdjust = "exact"; // paper gets the background too
   el.append(image, words);
@@ -56,7 +57,7 @@ function render({ model, el }) {
     const data = model.get(name);
     if (urls[name]?.data !== data) {
       if (urls[name]) URL.revokeObjectURL(urls[name].url);
-      urls[name] = { data, url: URL.createObjectURL(new Blob([data], { type: "image/webp" })) };
+      urls[name] = { data, url: URL.createObjectURL(new Blob([data])) };
     }
     return urls[name].url;
   };

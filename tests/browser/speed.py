@@ -32,6 +32,7 @@ TIME_KEY_PRESSES = """async (handle, presses) => {
     const cell = handle.closest('.jp-Cell');
     const images = () => [...cell.querySelectorAll('.jp-OutputArea img')];
     const sources = () => images().map(img => img.src).join();
+    const loaded = img => img.complete || new Promise(done => img.addEventListener('load', done, {once: true}));
     const pause = ms => new Promise(done => setTimeout(done, ms));
     const times = [];
     handle.focus();
@@ -41,7 +42,7 @@ TIME_KEY_PRESSES = """async (handle, presses) => {
         const arrival = new Promise(done => arrived = done);
         const watch = new MutationObserver(async () => {
             if (!sources() || sources() === before) return;
-            await Promise.all(images().map(img => img.decode().catch(() => null)));
+            await Promise.all(images().map(loaded));  // it is painted with the next frame, an explorer's decoded too
             arrived(true);
         });
         watch.observe(cell, {subtree: true, childList: true, attributes: true, attributeFilter: ['src']});
@@ -88,7 +89,7 @@ def ratios(pixels: int) -> Iterator[tuple[str, str, float]]:
             for explorer in visit.explorers():
                 for slider in explorer.sliders:
                     slider.handle.scroll_into_view_if_needed()
-                    label, answer = slider.label().inner_text(), milliseconds(slider.handle)
+                    label, answer = slider.label().text_content(), milliseconds(slider.handle)
                     usual.scroll_into_view_if_needed()
                     yield path.stem, label, answer / milliseconds(usual)
             visit.close()
