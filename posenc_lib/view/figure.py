@@ -1,10 +1,12 @@
 """One way to show a figure: with a caption, with alt text, and with a digest that a test can compare.
 
 Pictures are never compared byte by byte, since fonts and rasterizers differ between machines. What is compared is the
-digest: per axes its title and labels, per line, image or collection the shape and four numbers of the data.
+digest: per axes its title and labels, per line, image or collection the shape and four numbers of the data, and every
+text with its place.
 """
 
 import io
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -12,11 +14,16 @@ import numpy as np
 from cycler import cycler
 from IPython.display import display
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.category import StrCategoryFormatter
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.legend import Legend
 from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation, Text
+from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter
 from numpy.typing import ArrayLike
 from PIL import Image
 
@@ -92,7 +99,9 @@ def digest(fig: Figure) -> str:
     """What is drawn in ``fig``, in lines that are the same on every machine.
 
     One line per axes with its title and labels; below it one line per drawn object with the shape of its data, minimum,
-    maximum, mean, and the mean weighted by position in the data, which notices a change of order.
+    maximum, mean, and the mean weighted by position in the data, which notices a change of order. Then come its words:
+    a line for each text with where it stands and what it points at, one for the labels of the ticks of an axis that
+    were set by hand, and one for a legend. A change of one word is a change of one line.
     """
     lines = []
     for number, ax in enumerate((a for a in fig.axes if a.get_label() != "<colorbar>"), start=1):
@@ -112,7 +121,59 @@ def digest(fig: Figure) -> str:
         bars = [(*p.get_xy(), p.get_width(), p.get_height()) for p in ax.patches if isinstance(p, Rectangle)]
         if bars:
             lines.append(f"  bars {_summary(np.array(bars))}")
-    return "\n".join(lines)
+        lines += [f"  {words}" for words in _words(ax)]
+    for ax in fig.axes:
+        if ax.get_label() == "<colorbar>":
+            labels = " | ".join(filter(None, (ax.get_title(), ax.get_xlabel(), ax.get_ylabel())))
+            lines += [f"colorbar: {_one_line(labels)}"] if labels else []
+            lines += [f"  {words}" for words in _words(ax)]
+    titles = [_one_line(text.get_text()) for text in fig.texts]  # the layout puts them where there is room
+    return "\n".join([*lines, *(f"text: {title}" for title in titles), *_legends(fig.legends)])
+
+
+def _words(ax: Axes) -> list[str]:
+    """The texts drawn in an axes, its legend, and those labels of its ticks that were set by hand."""
+    legends = [artist for artist in ax.get_children() if isinstance(artist, Legend)]
+    ticks = [(f"ticks {name}", _tick_labels(axis)) for name, axis in (("x", ax.xaxis), ("y", ax.yaxis))]
+    by_hand = [f"{name}: {' | '.join(labels)}" for name, labels in ticks if any(labels)]
+    return [*_written(ax.texts), *by_hand, *_legends(legends)]
+
+
+def _written(texts: Iterable[Text]) -> list[str]:
+    """A line per visible text: where it stands, where an annotation points, what it says."""
+    lines = []
+    for text in texts:
+        if text.get_visible() and text.get_text().strip():
+            places = [text.get_unitless_position()]
+            if isinstance(text, Annotation) and text.xyann != text.xy:
+                places.append((text.convert_xunits(text.xy[0]), text.convert_yunits(text.xy[1])))
+            where = " to ".join(f"{x:z.3f} {y:z.3f}" for x, y in places)
+            lines.append(f"text at {where}: {_one_line(text.get_text())}")
+    return lines
+
+
+def _legends(legends: Iterable[Legend]) -> list[str]:
+    """A line per legend with its labels."""
+    labels = ([text.get_text() for text in (legend.get_title(), *legend.get_texts())] for legend in legends)
+    return [f"legend: {_one_line(' | '.join(filter(str.strip, several)))}" for several in labels]
+
+
+def _tick_labels(axis: Axis) -> list[str]:
+    """The labels of an axis if they were set by hand; others depend on the size of the figure."""
+    formatter, locator = axis.get_major_formatter(), axis.get_major_locator()
+    if isinstance(formatter, FixedFormatter):
+        labels = [str(label) for label in formatter.seq]
+    elif isinstance(formatter, StrCategoryFormatter) or (
+        isinstance(formatter, FuncFormatter) and isinstance(locator, FixedLocator)
+    ):
+        labels = formatter.format_ticks(list(locator()))
+    else:
+        labels = []
+    return [_one_line(label) for label in labels]
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", "\\n")
 
 
 def _summary(values: ArrayLike | None) -> str:

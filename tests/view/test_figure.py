@@ -114,6 +114,88 @@ def test_digest_in_full():
     ]
 
 
+TEXTS = {
+    "text": lambda ax, word: ax.text(2, 3, word),
+    "annotation": lambda ax, word: ax.annotate(word, (1, 2), (3, 4), arrowprops={"arrowstyle": "->"}),
+    "labels of ticks": lambda ax, word: ax.set_xticks([0, 1], ["one", word]),
+    "labels of ticks where there were some": lambda ax, word: ax.set_yticklabels([word] * len(ax.get_yticks())),
+    "categories": lambda ax, word: ax.bar([word, "other"], [1, 2]),
+    "legend": lambda ax, word: (ax.plot(X, Y, label=word), ax.legend()),
+    "title of a legend": lambda ax, word: (ax.plot(X, Y, label="one"), ax.legend(title=word)),
+    "a second legend": lambda ax, word: ax.add_artist(ax.legend([ax.plot(X, Y)[0]], [word])),
+    "title of all": lambda ax, word: ax.figure.suptitle(word),
+    "legend of all": lambda ax, word: ax.figure.legend([ax.plot(X, Y)[0]], [word]),
+    "label of a colour bar": lambda ax, word: ax.figure.colorbar(ax.imshow([[1, 2]]), label=word),
+    "ticks of a colour bar": lambda ax, word: ax.figure.colorbar(ax.imshow([[1, 2]]), ticks=[1, 2]).set_ticklabels(
+        ["one", word]
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:set_ticklabels")
+@pytest.mark.parametrize("write", TEXTS.values(), ids=TEXTS)
+def test_digest_notices_a_word_and_changes_in_one_line(write):
+    before, after = (digest_of(lambda ax, word=word: write(ax, word)).splitlines() for word in ("apple", "pear\ntree"))
+    (changed,) = set(after) - set(before)
+    (was,) = set(before) - set(after)
+    assert len(before) == len(after)
+    assert "pear\\ntree" in changed and was == changed.replace("pear\\ntree", "apple")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda ax, x: ax.text(x, 3, "apple"),
+        lambda ax, x: ax.annotate("apple", (x, 2), (3, 4)),
+        lambda ax, x: ax.annotate("apple", (3, 4), (x, 2), textcoords="offset points"),
+    ],
+    ids=["text", "what it points at", "annotation"],
+)
+def test_digest_notices_where_a_word_stands(write):
+    assert digest_of(lambda ax: write(ax, 1.0)) != digest_of(lambda ax: write(ax, 1.01))
+
+
+def test_digest_notices_that_two_words_changed_places():
+    def names(*words):
+        return digest_of(lambda ax: [ax.text(x, 0, word) for x, word in enumerate(words)])
+
+    assert names("apple", "pear") != names("pear", "apple")
+
+
+def test_digest_names_no_word_that_is_not_drawn():
+    empty = digest_of(lambda ax: None)
+    assert digest_of(lambda ax: (ax.text(0, 0, " "), ax.text(0, 0, "apple", visible=False))) == empty
+    assert digest_of(lambda ax: ax.annotate("", (0, 0), (1, 1), arrowprops={})) == empty
+    assert digest_of(lambda ax: ax.set_xticks([0, 0.5, 1])) == empty
+
+
+def test_digest_names_no_label_whose_number_depends_on_the_size():
+    def hours(ax):
+        ax.plot([0, 10], [0, 1])
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x} h")
+
+    assert digest_of(hours, figsize=(2, 2)) == digest_of(hours, figsize=(20, 2))
+
+
+def test_digest_of_words_in_full():
+    fig, ax = plt.subplots()
+    fig.suptitle("fruit")
+    ax.text(0.5, -1e-9, "apple")
+    ax.annotate("here", (1, 2), (3, 4))
+    ax.set_xticks([0, 1], ["no", "yes"])
+    ax.plot([], [], label="one")
+    ax.legend(title="lines")
+    assert figure.digest(fig).splitlines() == [
+        "axes 1:  |  | ",
+        "  line (0, 2) empty",
+        "  text at 0.500 0.000: apple",
+        "  text at 3.000 4.000 to 1.000 2.000: here",
+        "  ticks x: no | yes",
+        "  legend: lines | one",
+        "text: fruit",
+    ]
+
+
 def test_digest_of_data_without_numbers():
     assert "(2, 2) empty" in digest_of(lambda ax: ax.imshow(np.full((2, 2), np.nan)))
     assert "line (0, 2) empty" in digest_of(lambda ax: ax.plot([], []))
