@@ -162,14 +162,14 @@ def _tick_labels(axis: Axis) -> list[str]:
     """The labels of an axis if they were set by hand; others depend on the size of the figure."""
     formatter, locator = axis.get_major_formatter(), axis.get_major_locator()
     if isinstance(formatter, FixedFormatter):
-        labels = [str(label) for label in formatter.seq]
+        labels = list(formatter.seq)
     elif isinstance(formatter, StrCategoryFormatter) or (
         isinstance(formatter, FuncFormatter) and isinstance(locator, FixedLocator)
     ):
         labels = formatter.format_ticks(list(locator()))
     else:
         labels = []
-    return [_one_line(label) for label in labels]
+    return [_one_line(str(label)) for label in labels]  # a label may be a number
 
 
 def _one_line(text: str) -> str:

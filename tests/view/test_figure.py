@@ -177,6 +177,12 @@ def test_digest_names_no_label_whose_number_depends_on_the_size():
     assert digest_of(hours, figsize=(2, 2)) == digest_of(hours, figsize=(20, 2))
 
 
+@pytest.mark.parametrize("label", [lambda ax: ax.set_xticks([0, 1], [1, 20]), lambda ax: ax.set_yticklabels([20] * 6)])
+@pytest.mark.filterwarnings("ignore:set_ticklabels")
+def test_labels_of_ticks_may_be_numbers(label):
+    assert "20" in digest_of(label)
+
+
 def test_digest_of_words_in_full():
     fig, ax = plt.subplots()
     fig.suptitle("fruit")
