@@ -1,82 +1,59 @@
 """Checks of the exercises in notebook 01."""
 
-import math
-
 import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
-from posenc_lib.schemes.sinusoidal import encode, frequencies, shift_matrix
+from posenc_lib.schemes.sinusoidal import encode, frequencies
 
 
-def _wavelengths(dim: int, base: float) -> Tensor:
-    return 2 * math.pi / frequencies(dim, base)
+def _interleaved(angles: Tensor) -> Tensor:
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)
 
 
-def _by_component(dim: int, base: float) -> Tensor:
-    """Wavelengths as they come out when t is read as the component and runs over all of them."""
-    return 2 * math.pi * base ** (2 * torch.arange(dim, dtype=torch.float64) / dim)
+def _halves(angles: Tensor) -> Tensor:
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)
 
 
-check_slow_pairs = Check(
-    "slow_pairs",
-    lambda dim, base, length: int((_wavelengths(dim, base) > length).sum()),
-    cases=[(512, 10_000.0, 512), (64, 10_000.0, 2048), (64, 500_000.0, 8192), (32, 100.0, 1000), (8, 10.0, 5)],
-    mistakes=[
-        (
-            "you compared 1 / theta_t with the length: a full turn takes 2 pi / theta_t positions",
-            lambda dim, base, length: int((1 / frequencies(dim, base) > length).sum()),
-        ),
-        (
-            "you counted components; every pair has two",
-            lambda dim, base, length: 2 * int((_wavelengths(dim, base) > length).sum()),
-        ),
-        (
-            "t counts pairs, 0 to dim/2 - 1; you let it run over all components",
-            lambda dim, base, length: int((_by_component(dim, base) > length).sum()),
-        ),
-        (
-            "you counted the pairs that do complete a turn",
-            lambda dim, base, length: int((_wavelengths(dim, base) <= length).sum()),
-        ),
-    ],
-)
+def _angles(positions: Tensor, dim: int, base: float, exponent: float = -2.0) -> Tensor:
+    return positions[:, None] * base ** (exponent * torch.arange(dim // 2, dtype=torch.float64) / dim)
 
 
-def _rotate_pairs(P: Tensor, k: int, sign: int) -> Tensor:
-    angles = k * frequencies(P.shape[-1])
-    c, s = angles.cos(), sign * angles.sin()
-    sine, cosine = P[:, 0::2], P[:, 1::2]
-    return torch.stack([c * sine + s * cosine, c * cosine - s * sine], dim=-1).flatten(-2)
+def _in_float32(positions: Tensor, dim: int, base: float) -> Tensor:
+    return _interleaved((positions[:, None].float() * frequencies(dim, base).float()).double())
 
 
-def _rotate_halves(P: Tensor, k: int) -> Tensor:
-    angles = k * frequencies(P.shape[-1])
-    c, s = angles.cos(), angles.sin()
-    sine, cosine = P.chunk(2, dim=-1)
-    return torch.cat([c * sine + s * cosine, c * cosine - s * sine], dim=-1)
-
-
-check_shift = Check(
-    "shift",
-    lambda P, k: P @ shift_matrix(k, P.shape[-1]).T,
+check_my_encode = Check(
+    "my_encode",
+    encode,
     cases=[
-        (encode(torch.arange(6), 8), 3),
-        (encode(torch.tensor([5, 900, 17]), 64), -7),
-        (encode(torch.arange(3), 10), 0),
-        (encode(torch.arange(40, 45), 2), 1000),
+        (torch.arange(6), 8, 10_000.0),
+        (torch.tensor([5, -900, 17]), 64, 100.0),
+        (torch.tensor([1_000_000]), 10, 10_000.0),
+        (torch.arange(3), 2, 10_000.0),
     ],
     mistakes=[
         (
-            "right up to the sign of k: you move to the left by k (row vectors need P @ M_k.T, not P @ M_k)",
-            lambda P, k: _rotate_pairs(P, k, sign=-1),
+            "all sines stand before all cosines; here the two of a pair stand side by side",
+            lambda p, *a: _halves(_angles(p, *a)),
         ),
-        ("you paired component t with t + D/2; here sine and cosine of a pair stand side by side", _rotate_halves),
         (
-            "you added the encoding of k; moving is a rotation, not a sum",
-            lambda P, k: P + encode(torch.tensor([k]), P.shape[-1]),
+            "sine and cosine are exchanged: the sine comes first",
+            lambda p, *a: encode(p, *a).unflatten(-1, (-1, 2)).flip(-1).flatten(-2),
         ),
-        ("you returned P as it came", lambda P, k: P),
+        (
+            "t counts pairs, 0, 1, 2, ...; you let it run over the components 0, 2, 4, ...",
+            lambda p, *a: _interleaved(_angles(p, *a, exponent=-4.0)),
+        ),
+        (
+            "the exponent has lost its minus sign: each hand is faster than the one before",
+            lambda p, *a: _interleaved(_angles(p, *a, exponent=2.0)),
+        ),
+        (
+            "the exponent is -t/dim and not -2t/dim: the hands do not slow down enough",
+            lambda p, *a: _interleaved(_angles(p, *a, exponent=-1.0)),
+        ),
+        ("you multiplied in float32, which is too coarse at position 1,000,000; use float64", _in_float32),
     ],
 )
 
@@ -87,14 +64,20 @@ def _offset(a: Tensor, b: Tensor, pair: int = -1, divide: bool = True, sign: int
     return sign * round(float(angle / frequencies(len(a))[pair] if divide else angle))
 
 
-def _case(p: int, k: int, dim: int) -> tuple[Tensor, Tensor]:
-    return encode(torch.tensor([p]), dim)[0], encode(torch.tensor([p + k]), dim)[0]
+def _pair_of_rows(p: int, r: int, dim: int) -> tuple[Tensor, Tensor]:
+    return encode(torch.tensor([p]), dim)[0], encode(torch.tensor([p + r]), dim)[0]
 
 
 check_offset_between = Check(
     "offset_between",
     _offset,
-    cases=[_case(20, 3, 64), _case(700, -650, 64), _case(3, 1000, 128), _case(50, 0, 64), _case(123, -1, 32)],
+    cases=[
+        _pair_of_rows(20, 3, 64),
+        _pair_of_rows(700, -650, 64),
+        _pair_of_rows(3, 1000, 128),
+        _pair_of_rows(50, 0, 64),
+        _pair_of_rows(123, -1, 32),
+    ],
     mistakes=[
         ("right up to the sign: the offset goes from a to b", lambda a, b: _offset(a, b, sign=-1)),
         (
@@ -110,4 +93,95 @@ check_offset_between = Check(
             lambda a, b: abs(_offset(a, b)),
         ),
     ],
+)
+
+
+def _looks_right(E: Tensor) -> bool:
+    dots = E @ E.T
+    return bool((dots[1:, 1:] - dots[:-1, :-1]).abs().max() < 1e-9)
+
+
+def _constant(values: Tensor) -> bool:
+    return bool((values - values[0]).abs().max() < 1e-9)
+
+
+def _cosine_of_its_own(positions: Tensor, dim: int) -> Tensor:
+    """The table of a tutorial in which the cosine of a pair is slower than its sine."""
+    slower = 10_000.0 ** (-2 * torch.arange(dim, dtype=torch.float64) / dim)
+    angles = positions[:, None] * slower
+    return torch.stack([angles[:, 0::2].sin(), angles[:, 1::2].cos()], dim=-1).flatten(-2)
+
+
+def _without_first_row(E: Tensor) -> Tensor:
+    return torch.cat([torch.zeros_like(E[:1]), E[1:]])
+
+
+_P = torch.arange(64)
+
+check_looks_right = Check(
+    "looks_right",
+    _looks_right,
+    cases=[
+        (encode(_P, 16),),
+        (_halves(_angles(_P + 40, 16, 1000.0)),),
+        (_cosine_of_its_own(_P, 16),),
+        (torch.sin(_angles(_P, 32, 10_000.0)),),
+        (_in_float32(_P + 1_000_000, 64, 10_000.0),),
+        (encode(_P.clamp(max=62), 16),),
+        (encode((_P - 31).abs(), 16),),
+        (_without_first_row(encode(_P, 16)),),
+    ],
+    mistakes=[
+        (
+            "every row has the right length in some of the wrong tables; compare rows with each other",
+            lambda E: bool((E.norm(dim=-1) - (E.shape[-1] / 2) ** 0.5).abs().max() < 1e-9),
+        ),
+        (
+            "you compare two pairs of rows; the fault may sit anywhere in the table",
+            lambda E: bool((E[0] @ E[1] - E[1] @ E[2]).abs() < 1e-9),
+        ),
+        (
+            "steps between neighbours are not enough: a table that turns round in the middle has equal ones",
+            lambda E: _constant((E[1:] - E[:-1]).norm(dim=-1)),
+        ),
+        (
+            "you refuse every table: allow 1e-9 for rounding, and compare what should not depend on p",
+            lambda E: False,
+        ),
+        ("you accept every table", lambda E: True),
+    ],
+)
+
+
+def _gain(dim: int, base: float, looked_at: int = -1, most: int = 0) -> float:
+    """The factor at which the query at 40 gives 90 % of its weight to the key that a shift by one points at."""
+    r = torch.arange(-40, most + 1)
+    similarity = torch.cos((r + 1)[:, None] * frequencies(dim, base)).sum(-1)
+    low, high = 0.0, 1000.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = torch.softmax(middle * similarity, dim=0)[40 + looked_at] >= 0.9
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+check_gain = Check(
+    "gain",
+    _gain,
+    cases=[(64, 10_000.0), (64, 100.0), (16, 10_000.0), (256, 500_000.0)],
+    mistakes=[
+        (
+            "you divide the scores by sqrt(dim), which the exercise leaves out",
+            lambda dim, base: dim**0.5 * _gain(dim, base),
+        ),
+        (
+            "you count keys after the query; it sees j = 0 to 40",
+            lambda dim, base: _gain(dim, base, most=40),
+        ),
+        (
+            "it never gets there: is the weight you look at that of key 39, and is M_1 on the side of the key?",
+            lambda dim, base: _gain(dim, base, looked_at=0),
+        ),
+    ],
+    tolerance=1e-3,
 )
