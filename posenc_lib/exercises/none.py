@@ -12,121 +12,209 @@ from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.none import NoPosition
 
 
-def _causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
-    return key_positions <= query_positions[:, None]
+def _visible(q: Tensor, k: Tensor, last: bool = True, past: bool = False) -> Tensor:
+    """Which key (columns) a query (rows) may see; ``last``: the queries stand at the last places of the keys."""
+    j = torch.arange(k.shape[-2])
+    i = j[-q.shape[-2] :] if last else torch.arange(q.shape[-2])
+    return j >= i[:, None] if past else j <= i[:, None]
 
 
-check_causal_mask = Check(
-    "causal_mask",
-    _causal_mask,
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    causal: bool,
+    *,
+    root: float = 0.5,
+    axis: int = -1,
+    hidden: float = -math.inf,
+    last: bool = True,
+    past: bool = False,
+) -> Tensor:
+    s = q @ k.mT / q.shape[-1] ** root
+    if causal:
+        s = s.masked_fill(~_visible(q, k, last, past), hidden)
+    return s.softmax(axis).nan_to_num() @ v
+
+
+def _masked_too_late(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Tensor:
+    w = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+    return (w.masked_fill(~_visible(q, k), 0) if causal else w) @ v
+
+
+def _three(queries: int, keys: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    return randn(2, 3, queries, 4, seed=seed), randn(2, 3, keys, 4, seed=seed + 1), randn(2, 3, keys, 4, seed=seed + 2)
+
+
+check_my_attend = Check(
+    "my_attend",
+    lambda q, k, v, causal: attend(q, k, v, NoPosition(), causal),
     cases=[
-        (torch.arange(4), torch.arange(4)),
-        (torch.tensor([5, 6]), torch.arange(7)),
-        (torch.tensor([3, 10, 4]), torch.tensor([0, 3, 4, 7, 10])),
-        (torch.tensor([2]), torch.tensor([2, 1, 0, 3])),
+        (*_three(5, 5, seed=0), False),
+        (*_three(2, 6, seed=3), False),
+        (*_three(5, 5, seed=6), True),
+        (*_three(2, 6, seed=9), True),
     ],
     mistakes=[
         (
-            "rows are queries and columns are keys; you have them the other way round",
-            lambda query_positions, key_positions: _causal_mask(query_positions, key_positions).T,
+            "the scores are not divided by the square root of d",
+            lambda q, k, v, causal: _attend(q, k, v, causal, root=0),
         ),
         (
-            "a token sees itself too; you left out key position = query position",
-            lambda query_positions, key_positions: key_positions < query_positions[:, None],
+            "the scores are divided by d; by its square root is right",
+            lambda q, k, v, causal: _attend(q, k, v, causal, root=1),
         ),
         (
-            "you let a query see what comes after it and hid what comes before",
-            lambda query_positions, key_positions: key_positions >= query_positions[:, None],
+            "the softmax runs over the queries; the weights of one query must add up to 1, so take the last axis",
+            lambda q, k, v, causal: _attend(q, k, v, causal, axis=-2),
         ),
         (
-            "True means visible here; you marked what is hidden",
-            lambda query_positions, key_positions: key_positions > query_positions[:, None],
+            "the mask is missing: causal is not used",
+            lambda q, k, v, causal: _attend(q, k, v, False),
         ),
         (
-            "you compared places in the tensor; compare the positions that you are given",
-            lambda query_positions, key_positions: torch.ones(len(query_positions), len(key_positions)).tril(),
+            "you hide what comes before a query and let it see what comes after",
+            lambda q, k, v, causal: _attend(q, k, v, causal, past=True),
         ),
         (
-            "you lined up the last query with the last key; compare the positions that you are given",
-            lambda query_positions, key_positions: torch.ones(len(query_positions), len(key_positions)).tril(
-                len(key_positions) - len(query_positions)
-            ),
+            "right for as many queries as keys; fewer stand at the last places, not at the first",
+            lambda q, k, v, causal: _attend(q, k, v, causal, last=False),
+        ),
+        (
+            "a hidden score of 0 still gets a weight, since exp(0) = 1; hide with minus infinity",
+            lambda q, k, v, causal: _attend(q, k, v, causal, hidden=0.0),
+        ),
+        (
+            "you hide weights after the softmax, so the others do not add up to 1; hide scores before it",
+            _masked_too_late,
         ),
     ],
 )
 
 
-def _self_attention(causal: bool) -> Callable[[Tensor], Tensor]:
+def _layer(diagonal: int, axis: int = -1) -> Callable[[Tensor], Tensor]:
+    """Attention of a text to itself, in which a query sees ``diagonal`` keys after its own."""
+
     def f(x: Tensor) -> Tensor:
-        x = x[None, None]
-        return attend(x, x, x, NoPosition(), causal)[0, 0]
+        visible = torch.ones(len(x), len(x), dtype=torch.bool).tril(diagonal)
+        return (x @ x.T).masked_fill(~visible, -torch.inf).softmax(axis) @ x
 
     return f
 
 
-def _tokens(length: int, dim: int, seed: int) -> Tensor:
-    return randn(length, dim, seed=seed)
+def _future_leak(f: Callable[[Tensor], Tensor], x: Tensor, i: int) -> Tensor:
+    other = x.clone()
+    other[i + 1 :] *= -1
+    return (f(other) - f(x))[: i + 1].abs().max()
 
 
-check_permutation_error = Check(
-    "permutation_error",
-    lambda f, x, order: (f(x[order]) - f(x)[order]).abs().max(),
+def _without_the_last(f: Callable[[Tensor], Tensor], x: Tensor, i: int) -> Tensor:
+    other = x.clone()
+    other[i + 1 :] *= -1
+    return (f(other) - f(x))[:i].abs().max()
+
+
+def _itself_too(f: Callable[[Tensor], Tensor], x: Tensor, i: int) -> Tensor:
+    other = x.clone()
+    other[i:] *= -1
+    return (f(other) - f(x))[: i + 1].abs().max()
+
+
+def _everywhere(f: Callable[[Tensor], Tensor], x: Tensor, i: int) -> Tensor:
+    other = x.clone()
+    other[i + 1 :] *= -1
+    return (f(other) - f(x)).abs().max()
+
+
+def _signed(f: Callable[[Tensor], Tensor], x: Tensor, i: int) -> Tensor:
+    other = x.clone()
+    other[i + 1 :] *= -1
+    return (f(other) - f(x))[: i + 1].max()
+
+
+def _mean(f: Callable[[Tensor], Tensor], x: Tensor, i: int) -> Tensor:
+    other = x.clone()
+    other[i + 1 :] *= -1
+    return (f(other) - f(x))[: i + 1].abs().mean()
+
+
+check_future_leak = Check(
+    "future_leak",
+    _future_leak,
     cases=[
-        (_self_attention(causal=False), _tokens(5, 4, seed=0), torch.tensor([1, 2, 3, 4, 0])),
-        (_self_attention(causal=True), _tokens(5, 4, seed=1), torch.tensor([1, 2, 3, 4, 0])),
-        (_self_attention(causal=True), _tokens(7, 3, seed=2), torch.tensor([2, 6, 0, 1, 3, 5, 4])),
-        (lambda x: x.cumsum(0), _tokens(4, 2, seed=3), torch.tensor([3, 0, 1, 2])),
+        (_layer(0), randn(6, 4, seed=0), 2),
+        (_layer(1), randn(6, 4, seed=1), 2),
+        (_layer(6), randn(6, 4, seed=2), 3),
+        (_layer(0, axis=-2), randn(6, 4, seed=3), 4),
+        (lambda x: x - x.mean(0), randn(5, 3, seed=4), 1),
     ],
     mistakes=[
         (
-            "you asked for the same output in the same rows, which is invariance; equivariance moves the rows along",
-            lambda f, x, order: (f(x[order]) - f(x)).abs().max(),
+            "you compare all outputs; those after i may change, so look at 0 to i",
+            _everywhere,
         ),
         (
-            "you used the inverse permutation: only a swap is undone by doing it again, others need order.argsort()",
-            lambda f, x, order: (f(x[order])[order] - f(x)).abs().max(),
+            "you left out the output at i, which must not see what comes after it either",
+            _without_the_last,
+        ),
+        (
+            "you changed token i as well; only those after i",
+            _itself_too,
+        ),
+        (
+            "always 0: you changed x itself and compare it with itself; clone it first",
+            lambda f, x, i: torch.zeros((), dtype=torch.float64),
         ),
         (
             "you took the largest difference; a negative one can be larger in size",
-            lambda f, x, order: (f(x[order]) - f(x)[order]).max(),
+            _signed,
         ),
         (
-            "you took the mean of the differences; the largest one is asked for",
-            lambda f, x, order: (f(x[order]) - f(x)[order]).abs().mean(),
+            "you took the mean of the differences; the largest is asked for",
+            _mean,
         ),
     ],
 )
 
 
-def _weight(positions: list[int], bos_score: float) -> tuple[Tensor, float]:
-    i = torch.tensor(positions, dtype=torch.float64)
-    return math.exp(bos_score) / (math.exp(bos_score) + i), bos_score
+def _told_apart(score: float, resolution: float, most: int = 10**9) -> int:
+    w, i = math.exp(score), 0
+    while i < most and w / (w + i) - w / (w + i + 1) >= resolution:
+        i += 1
+    return i
 
 
-check_position_from_weight = Check(
-    "position_from_weight",
-    lambda weight, bos_score: math.exp(bos_score) * (1 / weight - 1),
-    cases=[_weight([0, 1, 2, 31], 0.0), _weight([5, 3, 200], 3.0), _weight([1, 40], -1.0), _weight([17], 0.5)],
+def _weights_above(score: float, resolution: float) -> int:
+    w, i = math.exp(score), 0
+    while w / (w + i) >= resolution:
+        i += 1
+    return i
+
+
+check_told_apart = Check(
+    "told_apart",
+    _told_apart,
+    cases=[(0.0, 0.01), (3.5, 0.001), (5.5, 0.001), (7.0, 0.001), (-1.5, 0.03), (6.9, 0.0001)],
     mistakes=[
         (
-            "right for a BOS score of 0 only: is bos_score used at all?",
-            lambda weight, bos_score: 1 / weight - 1,
+            "you count places; 5 steps lie between 6 places, and steps are asked for",
+            lambda score, resolution: _told_apart(score, resolution) + 1,
         ),
         (
-            "you count the tokens seen, BOS included; position 0 is the BOS itself",
-            lambda weight, bos_score: math.exp(bos_score) * (1 / weight - 1) + 1,
+            "right up to 512 places; the text has no end",
+            lambda score, resolution: _told_apart(score, resolution, most=512),
         ),
         (
-            "you subtracted 1 for the BOS; its share of the denominator is exp(bos_score)",
-            lambda weight, bos_score: math.exp(bos_score) / weight - 1,
+            "right for a BOS score of 0 only: is score used at all?",
+            lambda score, resolution: _told_apart(0.0, resolution),
         ),
         (
-            "softmax takes the exponential of the score: exp(bos_score), not bos_score",
-            lambda weight, bos_score: bos_score * (1 / weight - 1),
+            "softmax takes the exponential of the score: exp(score), not score",
+            lambda score, resolution: _told_apart(math.log(abs(score) + 1e-12), resolution),
         ),
         (
-            "you divided by exp(bos_score) where you should multiply",
-            lambda weight, bos_score: math.exp(-bos_score) * (1 / weight - 1),
+            "you compare the weight with the resolution; the step from one place to the next is asked for",
+            _weights_above,
         ),
     ],
 )
