@@ -1,4 +1,4 @@
-"""Checks of the exercises in notebook 09."""
+"""Checks of what is written in notebook 09."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,8 @@ from torch import Tensor
 from posenc_lib.exercises.check import Check
 from posenc_lib.lab.measure import randn
 
-Score = Callable[[Tensor, Tensor, int], float]
+Score = Callable[[Tensor, Tensor, int], float]  # of one query with one key
+Scores = Callable[[Tensor, Tensor, Tensor], Tensor]  # of queries (L, d) with keys (L, d), from a table (2L - 1, d)
 
 
 def _rows(length: int, sign: int = 1) -> Tensor:
@@ -17,12 +18,18 @@ def _rows(length: int, sign: int = 1) -> Tensor:
 
 
 def _method_4(
-    q: Tensor, k: Tensor, table: Tensor, sign: int = 1, scaled: bool = True, key: bool = True, square: bool = False
+    q: Tensor,
+    k: Tensor,
+    table: Tensor,
+    sign: int = 1,
+    key_sign: int | None = None,
+    scaled: bool = True,
+    key: float = 1.0,
+    square: bool = False,
 ) -> Tensor:
     a = table[_rows(len(q), sign)]
-    s = q @ k.T + (q[:, None] * a).sum(-1)
-    if key:
-        s = s + (k * a).sum(-1)
+    for_key = table[_rows(len(q), sign if key_sign is None else key_sign)]
+    s = q @ k.T + (q[:, None] * a).sum(-1) + key * (k * for_key).sum(-1)
     if square:
         s = s + a.square().sum(-1)
     return s / q.shape[1] ** 0.5 if scaled else s
@@ -43,46 +50,71 @@ check_method_4 = Check(
             lambda q, k, table: _method_4(q, k, table, sign=-1),
         ),
         (
-            "the key's term is picked by the wrong row: (i, j) needs entry r + L - 1 of row j of k @ table.T",
+            "the key's term stands at the wrong pair: (i, j) needs entry r + L - 1 of row j of k @ table.T",
             _key_read_as_query,
         ),
-        ("the key's term is missing: that is Shaw's score", lambda q, k, table: _method_4(q, k, table, key=False)),
         (
-            "that is (q + a) . (k + a): subtract a . a",
-            lambda q, k, table: _method_4(q, k, table, square=True),
+            "the key's term has the wrong sign of the distance: both terms read the same row, that of r = j - i",
+            lambda q, k, table: _method_4(q, k, table, key_sign=-1),
         ),
+        ("the key's term is missing: that is Shaw's score", lambda q, k, table: _method_4(q, k, table, key=0)),
+        ("that is (q + a) . (k + a): subtract a . a", lambda q, k, table: _method_4(q, k, table, square=True)),
         ("right up to the scale: divide by sqrt(d)", lambda q, k, table: _method_4(q, k, table, scaled=False)),
+        (
+            "divide the whole sum by sqrt(d), not q . k alone",
+            lambda q, k, table: _method_4(q, k, table, scaled=False) - q @ k.T * (1 - q.shape[1] ** -0.5),
+        ),
     ],
 )
 
 
-def _factors(content: Tensor, s: Tensor, sign: int = 1) -> Tensor:
-    ratio, index = s / content, _rows(len(content), sign)
-    return torch.stack([ratio[index == n].mean() for n in range(2 * len(content) - 1)])
+def _by_rows(q: Tensor, k: Tensor, table: Tensor) -> Tensor:
+    index = _rows(len(q))
+    picked = (q @ table.T).gather(1, index) + (k @ table.T).gather(1, index.T).T
+    return (q @ k.T + picked) / q.shape[1] ** 0.5
 
 
-def _method_2(length: int, seed: int) -> tuple[Tensor, Tensor]:
-    content = randn(length, 3, seed=seed) @ randn(3, length, seed=seed + 1)
-    return content, content * randn(2 * length - 1, seed=seed + 2)[_rows(length)]
+# What the learner's test is asked about. Both orders of the rows are in print, and both are right.
+_IMPLEMENTATIONS: list[Scores] = [
+    _method_4,
+    _by_rows,
+    lambda q, k, table: _method_4(q, k, table, sign=-1),
+    lambda q, k, table: _method_4(q, k, table, key=0),
+    _key_read_as_query,
+    lambda q, k, table: _method_4(q, k, table, square=True),
+    lambda q, k, table: _method_4(q, k, table, key=-1),
+    lambda q, k, table: _method_4(q, k, table, key_sign=-1),
+]
 
 
-check_factors = Check(
-    "factors",
-    _factors,
-    cases=[_method_2(6, seed=10), _method_2(3, seed=20), _method_2(9, seed=30)],
+def _exchange(scores: Scores, turned: bool = True) -> bool:
+    q, k, table = randn(5, 4, seed=60), randn(5, 4, seed=61), randn(9, 4, seed=62)
+    other = scores(k, q, table.flip(0) if turned else table)
+    return bool((scores(q, k, table) - other.T).abs().max() < 1e-9)
+
+
+def _silent(scores: Scores) -> bool:
+    nobody = torch.zeros(5, 4, dtype=torch.float64)
+    return bool((scores(nobody, nobody, randn(9, 4, seed=63)) == 0).all())
+
+
+check_is_method_4 = Check(
+    "is_method_4",
+    lambda scores: _silent(scores) and _exchange(scores),
+    cases=[(scores,) for scores in _IMPLEMENTATIONS],
     mistakes=[
+        ("one bug gets through: what must the scores be where all words are zero?", _exchange),
+        ("bugs of the key's term get through: what happens to the scores when q and k change places?", _silent),
+        ("you trust every implementation", lambda scores: True),
         (
-            "right, but in reverse order: the first factor belongs to r = -(L - 1), the lower left corner",
-            lambda content, s: _factors(content, s, sign=-1),
+            "you trust no implementation: with q and k exchanged, entry (i, j) stands at (j, i)",
+            lambda scores: False,
         ),
-        ("you divided the wrong way round: s = content * a", lambda content, s: _factors(s, content)),
         (
-            "you subtracted; method 2 multiplies",
-            lambda content, s: torch.stack([(s - content)[_rows(len(s)) == n].mean() for n in range(2 * len(s) - 1)]),
+            "you refuse right ones: seen from the key the query stands at -r, so the table must be turned round",
+            lambda scores: _silent(scores) and _exchange(scores, turned=False),
         ),
-        ("these are the factors of r >= 0 only", lambda content, s: _factors(content, s)[len(s) - 1 :]),
     ],
-    tolerance=1e-7,
 )
 
 
@@ -98,8 +130,8 @@ def _black_box(method: int, seed: int) -> Score:
     return score
 
 
-def _which(score: Score, probe: tuple[Tensor, Tensor] | None = None) -> int:
-    q, k = (randn(4, seed=1), randn(4, seed=2)) if probe is None else probe
+def _which(score: Score) -> int:
+    q, k = randn(4, seed=1), randn(4, seed=2)
     if score(0 * q, k, 1) != 0:
         return 4
     first, second = torch.eye(4, dtype=torch.float64)[:2]
