@@ -1,60 +1,76 @@
 """Checks of the exercises in notebook 13."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
 from posenc_lib.lab.measure import randn
-from posenc_lib.schemes.rope import inverse_frequencies, layout_permutation, rotate, rotation_matrix
+from posenc_lib.schemes.rope import cos_sin, inverse_frequencies, layout_permutation, rotate, rotation_matrix
+
+Rotation = Callable[[Tensor, Tensor], Tensor]  # of rows x (L, d) at positions (L,)
 
 
-def _complex(x: Tensor) -> Tensor:
-    return torch.view_as_complex(x.view(-1, 2).contiguous())
+def _half(x: Tensor, cos: Tensor, sin: Tensor, *, signs: tuple[int, int] = (-1, 1)) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([signs[0] * second, signs[1] * first], dim=-1) * sin
 
 
-def _sum(q: Tensor, k: Tensor, offset: int, inv_freq: Tensor) -> Tensor:
-    return (q * k * torch.polar(torch.ones_like(inv_freq), -offset * inv_freq)).sum()
+def _tables(positions: Tensor, inv_freq: Tensor) -> tuple[Tensor, ...]:
+    angles = positions[:, None] * inv_freq
+    return cos_sin(torch.cat([angles, angles], dim=-1))
 
 
-def _halves(x: Tensor) -> Tensor:
-    return torch.complex(*x.chunk(2))
+def _neighbours(x: Tensor, positions: Tensor, inv_freq: Tensor) -> tuple[Tensor, ...]:
+    return cos_sin((positions[:, None] * inv_freq).repeat_interleave(2, dim=-1))
 
 
-check_relative_score = Check(
-    "relative_score",
-    lambda q, k, offset, inv_freq: q @ rotation_matrix(offset, inv_freq) @ k,
+def _only(x: Tensor, positions: Tensor, inv_freq: Tensor, first: bool) -> Tensor:
+    cos, sin = _tables(positions, inv_freq)
+    return x * cos if first else _half(x, torch.zeros_like(cos), sin)
+
+
+check_my_rotate = Check(
+    "my_rotate",
+    lambda x, positions, inv_freq: rotate(x, positions, inv_freq, "half"),
     cases=[
-        (randn(d, seed=1), randn(d, seed=2), offset, inverse_frequencies(d, base))
-        for d, offset, base in (
-            (8, 3, 10_000.0),
-            (64, -17, 10_000.0),
-            (2, 1, 10.0),
-            (16, 0, 100.0),
-            (128, 900, 500_000.0),
-        )
+        (randn(len(p), d, seed=d), torch.tensor(p), inverse_frequencies(d))
+        for p, d in (([0, 1, 2, 3], 8), ([7, 512, 3], 64), ([5], 2), ([100_000, 0], 16))
     ],
     mistakes=[
         (
-            "right up to the sign of the offset: m - n stands in the exponent, and the offset is n - m",
-            lambda q, k, offset, f: _sum(_complex(q), _complex(k).conj(), -offset, f).real,
+            "right up to the direction: the quarter turn of (a, b) is (-b, a)",
+            lambda x, p, f: _half(x, *_tables(p, f), signs=(1, -1)),
         ),
         (
-            "the conjugate is missing: <q, k> is the real part of q conj(k)",
-            lambda q, k, offset, f: _sum(_complex(q), _complex(k), offset, f).real,
+            "no minus in the quarter turn: then lengths change, and nothing is turned",
+            lambda x, p, f: _half(x, *_tables(p, f), signs=(1, 1)),
         ),
         (
-            "you returned the complex sum; the dot product is its real part",
-            lambda q, k, offset, f: _sum(_complex(q), _complex(k).conj(), offset, f),
+            "you paired neighbours, 2t with 2t+1; in this layout component t belongs to t + d/2",
+            lambda x, p, f: rotate(x, p, f),
         ),
         (
-            "you took the modulus of the sum; the dot product is its real part",
-            lambda q, k, offset, f: _sum(_complex(q), _complex(k).conj(), offset, f).abs(),
+            "halves of x, but tables for neighbours: each half needs every frequency once",
+            lambda x, p, f: _half(x, *_neighbours(x, p, f)),
         ),
         (
-            "you paired component t with t + d/2; in this layout a pair stands side by side",
-            lambda q, k, offset, f: _sum(_halves(q), _halves(k).conj(), offset, f).real,
+            "the halves are not exchanged: the second summand needs the quarter turn of x",
+            lambda x, p, f: (
+                x * _tables(p, f)[0] + torch.cat([-x.chunk(2, -1)[0], x.chunk(2, -1)[1]], -1) * _tables(p, f)[1]
+            ),
         ),
-        ("you left out the rotation: that is the score at offset 0", lambda q, k, offset, f: q @ k),
+        ("the part with the sine is missing", lambda x, p, f: _only(x, p, f, first=True)),
+        ("the part with the cosine is missing", lambda x, p, f: _only(x, p, f, first=False)),
+        (
+            "row r is turned by r positions; the positions are given",
+            lambda x, p, f: rotate(x, torch.arange(len(x)), f, "half"),
+        ),
+        (
+            "every row is turned by one position: the angle is the position times the frequency",
+            lambda x, p, f: rotate(x, torch.ones_like(p), f, "half"),
+        ),
     ],
 )
 
@@ -70,18 +86,18 @@ def _heads_last(W: Tensor, head_dim: int) -> Tensor:
 check_convert_weight = Check(
     "convert_weight",
     lambda W, head_dim: _per_head(W, head_dim, layout_permutation(head_dim)),
-    cases=[(randn(24, 24, seed=3), 6), (randn(32, 48, seed=4), 8), (randn(16, 16, seed=5), 16)],
+    cases=[(randn(heads * d, D, seed=d), d) for heads, d, D in ((1, 6, 5), (2, 4, 8), (4, 16, 64), (3, 12, 7))],
     mistakes=[
         (
-            "you permuted the columns, which belong to the input; the components of q are rows of W",
-            lambda W, head_dim: W.unflatten(1, (-1, head_dim))[:, :, layout_permutation(head_dim)].flatten(1),
-        ),
-        (
-            "you permuted all rows as if they were one head; each head has its own pairs",
+            "you permuted the rows of all heads as one; each head has its own pairs",
             lambda W, head_dim: W[layout_permutation(len(W))],
         ),
         (
-            "that is the inverse permutation: it turns the half layout into the interleaved one",
+            "you permuted columns; the components of a query are the rows of W",
+            lambda W, head_dim: W[:, torch.cat([torch.arange(0, W.shape[1], 2), torch.arange(1, W.shape[1], 2)])],
+        ),
+        (
+            "that is the way back: it takes half to interleaved",
             lambda W, head_dim: _per_head(W, head_dim, layout_permutation(head_dim).argsort()),
         ),
         ("the rows are grouped by head first: view them as (heads, head_dim, D)", _heads_last),
@@ -90,41 +106,126 @@ check_convert_weight = Check(
 )
 
 
-def _cached(positions: list[int], d: int, old: float, new: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    p = torch.tensor(positions)
-    before, after = inverse_frequencies(d, old), inverse_frequencies(d, new)
-    return rotate(randn(len(p), d, seed=d), p, before), p, before, after
+def _frequencies(x: Tensor) -> Tensor:
+    return inverse_frequencies(x.shape[-1])
 
 
-check_rescale_cache = Check(
-    "rescale_cache",
-    lambda keys, positions, old, new: rotate(keys, positions, new - old),
+def _with_matrices(x: Tensor, positions: Tensor) -> Tensor:
+    return torch.stack([rotation_matrix(int(p), _frequencies(x)) @ row for p, row in zip(positions, x, strict=True)])
+
+
+def _halved_table(x: Tensor, positions: Tensor) -> Tensor:
+    table = rotate(torch.tensor([0.0, 1.0]).to(x).repeat(len(x), x.shape[-1] // 2), -positions, _frequencies(x))
+    sin, cos = (half.repeat_interleave(2, dim=-1) for half in table.chunk(2, dim=-1))
+    return x * cos + torch.stack([-x[:, 1::2], x[:, 0::2]], dim=-1).flatten(-2) * sin
+
+
+ROTATIONS: dict[str, Rotation] = {
+    "right": lambda x, p: rotate(x, p, _frequencies(x)),
+    "right, with matrices": _with_matrices,
+    "theta_t counted from 1": lambda x, p: rotate(x, p, _frequencies(x) * 10_000 ** (2 / x.shape[-1])),
+    "clockwise": lambda x, p: rotate(x, -p, _frequencies(x)),
+    "half layout": lambda x, p: rotate(x, p, _frequencies(x), "half"),
+    "positions ignored": lambda x, p: rotate(x, torch.arange(len(x)), _frequencies(x)),
+    "positions in bfloat16": lambda x, p: rotate(x, p.bfloat16().long(), _frequencies(x)),
+    "not turned at all": lambda x, p: x.clone(),
+    "halves of an interleaved table": _halved_table,
+}
+
+
+def _agree(a: Tensor, b: Tensor) -> bool:
+    return bool((a - b).abs().max() < 1e-9)
+
+
+def _one_step(f: Rotation, d: int, positions: tuple[int, ...] = (1, 1)) -> bool:
+    """Whether every (1, 0) becomes (cos theta_t, sin theta_t) after one position."""
+    theta = inverse_frequencies(d)
+    x = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(len(positions), d // 2)
+    angles = torch.tensor(positions)[:, None] * theta
+    return _agree(f(x, torch.tensor(positions)), torch.stack([angles.cos(), angles.sin()], dim=-1).flatten(-2))
+
+
+def _adds(f: Rotation, d: int) -> bool:
+    """Whether turning by a and then by b is turning by a + b."""
+    x, a, b = randn(4, d, seed=5), torch.tensor([3, 0, 257, 1000]), torch.tensor([40, 7, 1, 24])
+    return _agree(f(f(x, a), b), f(x, a + b))
+
+
+def _relative(f: Rotation, d: int) -> bool:
+    q, k = (x.expand(6, d) for x in randn(2, d, seed=6))
+    s = f(q, torch.arange(6)) @ f(k, torch.arange(6)).T
+    return _agree(s[1:, 1:], s[:-1, :-1])
+
+
+check_is_rope = Check(
+    "is_rope",
+    lambda f, d: _one_step(f, d) and _adds(f, d),
+    cases=[(f, d) for d in (6, 16) for f in ROTATIONS.values()],
+    mistakes=[
+        ("your identity calls every function right", lambda f, d: True),
+        ("your identity calls every function wrong", lambda f, d: False),
+        (
+            "to be relative, or to keep lengths, is not enough: a clockwise turn, other frequencies, no turn pass",
+            _relative,
+        ),
+        (
+            "that turns add up says nothing about how far one position turns: add what one step does",
+            _adds,
+        ),
+        (
+            "one step is right, and you did not look further: 257 has no place in bfloat16",
+            _one_step,
+        ),
+        (
+            "you ask for the positions 0, 1, 2, ... only: a function that ignores its positions passes",
+            lambda f, d: _one_step(f, d, (0, 1, 2, 3)),
+        ),
+    ],
+)
+
+
+def _first(near: Tensor) -> int:
+    found = near.nonzero()
+    return int(found[0]) + 1 if len(found) else 0
+
+
+def _away(inv_freq: Tensor, limit: int, turn: float = 2 * torch.pi) -> Tensor:
+    angles = torch.arange(1, limit + 1)[:, None] * inv_freq
+    return (torch.remainder(angles + turn / 2, turn) - turn / 2).abs()
+
+
+check_first_return = Check(
+    "first_return",
+    lambda inv_freq, tolerance, limit: _first((_away(inv_freq, limit) <= tolerance).all(-1)),
     cases=[
-        _cached([0, 1, 2, 3, 4], 16, 10_000.0, 40_000.0),
-        _cached([100, 7, 512], 64, 10_000.0, 500_000.0),
-        _cached([30, 31, 32, 33], 8, 500_000.0, 10_000.0),
+        (inverse_frequencies(2), 0.1, 1000),
+        (inverse_frequencies(4), 0.1, 1000),
+        (inverse_frequencies(8), 0.1, 40_000),
+        (inverse_frequencies(16), 0.1, 40_000),
+        (torch.arange(1, 9, dtype=torch.float64) / 8, 0.1, 1000),
     ],
     mistakes=[
         (
-            "the keys still hold the old rotation: you turned them by the new one on top of it",
-            lambda keys, positions, old, new: rotate(keys, positions, new),
+            "one hand is back, not all of them",
+            lambda f, tolerance, limit: _first((_away(f, limit) <= tolerance).any(-1)),
         ),
         (
-            "you took the old rotation off and did not put the new one on",
-            lambda keys, positions, old, new: rotate(keys, positions, -old),
+            "a hand just before a whole turn is near its start too: an angle of 2 pi - 0.01 is 0.01 away",
+            lambda f, tolerance, limit: _first(
+                (torch.remainder(torch.arange(1, limit + 1)[:, None] * f, 2 * torch.pi) <= tolerance).all(-1)
+            ),
         ),
         (
-            "right up to the sign: take the old angles off and put the new ones on",
-            lambda keys, positions, old, new: rotate(keys, positions, old - new),
+            "you count half turns: a hand that points the other way is not back",
+            lambda f, tolerance, limit: _first((_away(f, limit, torch.pi) <= tolerance).all(-1)),
         ),
         (
-            "you put the key in row r at position r; the positions are given",
-            lambda keys, positions, old, new: rotate(keys, torch.arange(len(keys)), new - old),
+            "r = 0 is no return: begin with r = 1",
+            lambda f, tolerance, limit: 0,
         ),
         (
-            "you paired component t with t + d/2; in this layout a pair stands side by side",
-            lambda keys, positions, old, new: rotate(keys, positions, new - old, "half"),
+            "you return an index into 1, 2, ...: it is one less than r",
+            lambda f, tolerance, limit: _first((_away(f, limit) <= tolerance).all(-1)) - 1,
         ),
-        ("you returned the keys as they came", lambda keys, positions, old, new: keys),
     ],
 )
