@@ -19,6 +19,9 @@ NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 MUTATIONS = [  # notebook, module, right, wrong
     ("01_sinusoidal", "sinusoidal.py", "[c, s, -s, c]", "[c, -s, s, c]"),  # a sign in shift_matrix
     ("01_sinusoidal", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-2 * t / (dim - 2))"),  # the exponent
+    ("01_sinusoidal", "sinusoidal.py", "[angles.sin(), angles.cos()]", "[angles.cos(), angles.sin()]"),
+    ("01_sinusoidal", "sinusoidal.py", "cos()], dim=-1).flatten(-2)", "cos()], dim=-2).flatten(-2)"),  # in halves
+    ("01_sinusoidal", "sinusoidal.py", "x + encode(positions", "x - encode(positions"),
     ("02_learned", "learned.py", "(positions >= len(self.table))", "(positions + 1 >= len(self.table))"),
     ("03_shaw", "shaw.py", "at_least=0), clip) + clip", "at_least=0), clip).neg() + clip"),
     (
