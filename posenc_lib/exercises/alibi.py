@@ -8,7 +8,64 @@ from torch import Tensor
 
 from posenc_lib.exercises.check import Check
 from posenc_lib.schemes.alibi import slopes
-from posenc_lib.schemes.fire import relative_progress
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    m: Tensor,
+    sign: float = 1.0,
+    inside: bool = False,
+    scaled: bool = True,
+    causal: bool = True,
+    absolute: bool = False,
+    axis: int = -1,
+) -> Tensor:
+    """Causal attention with the bias m (j - i), or one of its wrong versions."""
+    L, d = q.shape[-2:]
+    r = torch.arange(L) - torch.arange(L)[:, None]
+    bias = sign * m[:, None, None] * (-r.abs() if absolute else r)
+    factor = d**-0.5 if scaled else 1.0
+    s = (q @ k.mT + bias) * factor if inside else q @ k.mT * factor + bias
+    if causal:
+        s = s.masked_fill(r > 0, -torch.inf)
+    return s.softmax(axis) @ v
+
+
+def _inputs(B: int, H: int, L: int, d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(L)
+    q, k, v = torch.randn(3, B, H, L, d, generator=generator, dtype=torch.float64)
+    return q, k, v, slopes(H)
+
+
+check_alibi_attend = Check(
+    "alibi_attend",
+    _attend,
+    cases=[_inputs(1, 8, 6, 16), _inputs(2, 12, 9, 4)],
+    mistakes=[
+        (
+            "the sign is reversed: your far keys are rewarded for their distance",
+            lambda q, k, v, m: _attend(q, k, v, m, sign=-1.0),
+        ),
+        (
+            "the bias stands outside the division by sqrt(d); yours was divided too",
+            lambda q, k, v, m: _attend(q, k, v, m, inside=True),
+        ),
+        ("q.k is not divided by sqrt(d)", lambda q, k, v, m: _attend(q, k, v, m, scaled=False)),
+        ("keys after the query are visible", lambda q, k, v, m: _attend(q, k, v, m, causal=False)),
+        (
+            "keys after the query are visible; they pay -m |i - j|, but a causal model must not see them",
+            lambda q, k, v, m: _attend(q, k, v, m, causal=False, absolute=True),
+        ),
+        (
+            "the weights of a query must add up to 1: softmax over the keys, the last axis",
+            lambda q, k, v, m: _attend(q, k, v, m, axis=-2),
+        ),
+        ("the bias is missing", lambda q, k, v, m: _attend(q, k, v, 0 * m)),
+        ("the heads have the slopes in reversed order", lambda q, k, v, m: _attend(q, k, v, m.flip(0))),
+    ],
+)
 
 
 def _two_parts(heads: int, shift: float = 0.0, start: int = 0, step: int = 2) -> Tensor:
@@ -50,99 +107,115 @@ check_slopes_for = Check(
     ],
 )
 
-
-def _window(m: float, share: float, length: int) -> int:
-    weights = (-m * torch.arange(length, dtype=torch.float64)).softmax(0)
-    return int((weights.cumsum(0) < share).sum()) + 1
+ScoresOf = Callable[[Tensor, Tensor], Tensor]
 
 
-def _endless(m: float, share: float) -> float:
-    return -math.log(1 - share) / m
+def _scores_with(
+    bias: Callable[[Tensor, Tensor, Tensor], Tensor], inside: bool = False, scale: Callable[[int], float] | None = None
+) -> ScoresOf:
+    """An implementation to be tested: q.k / sqrt(d) + bias(m, i, j), with m (H, 1, 1), i (L, 1), j (L,)."""
+
+    def scores_of(q: Tensor, k: Tensor) -> Tensor:
+        H, L, d = q.shape
+        place = torch.arange(L, dtype=torch.float64)
+        added, factor = bias(slopes(H)[:, None, None], place[:, None], place), (scale or (lambda d: d**-0.5))(d)
+        return (q @ k.mT + added) * factor if inside else q @ k.mT * factor + added
+
+    return scores_of
 
 
-check_window = Check(
-    "window",
-    _window,
-    cases=[(0.5, 0.95, 1000), (1 / 256, 0.95, 512), (0.03, 0.5, 40), (0.001, 0.95, 64), (0.1, 0.8, 3)],
+IMPLEMENTATIONS = [  # the first four give ALiBi's attention, the others do not
+    _scores_with(lambda m, i, j: -m * (i - j).abs()),
+    _scores_with(lambda m, i, j: m * (j - i)),
+    _scores_with(lambda m, i, j: m * j),
+    _scores_with(lambda m, i, j: m * (j - 1000)),
+    _scores_with(lambda m, i, j: m * (i - j)),
+    _scores_with(lambda m, i, j: -m.flip(0) * (i - j)),
+    _scores_with(lambda m, i, j: m * (j - i), inside=True),
+    _scores_with(lambda m, i, j: -m * (i - j).clamp(max=32)),
+    _scores_with(lambda m, i, j: m * (j - i), scale=lambda d: 1.0),
+    _scores_with(lambda m, i, j: -2 * m * (i - j)),
+]
+_VISIBLE = torch.ones(64, 64, dtype=torch.bool).tril()
+
+
+def _compare(scores_of: ScoresOf, heads: int = 8, length: int = 64, empty: bool = False, raw: bool = False) -> bool:
+    """Whether the weights (or raw scores) of an implementation are those of ALiBi."""
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 8, length, 16, generator=generator, dtype=torch.float64) * (0.0 if empty else 1.0)
+    right = IMPLEMENTATIONS[0]
+    visible = _VISIBLE[:length, :length]
+    both = [s(q, k)[:heads].masked_fill(~visible, 0.0 if raw else -torch.inf) for s in (scores_of, right)]
+    return torch.allclose(*(both if raw else [s.softmax(-1) for s in both]))
+
+
+def _without_a_mask(scores_of: ScoresOf) -> bool:
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 8, 64, 16, generator=generator, dtype=torch.float64)
+    right = IMPLEMENTATIONS[0]
+    return torch.allclose(scores_of(q, k).softmax(-1), right(q, k).softmax(-1))
+
+
+check_is_alibi = Check(
+    "is_alibi",
+    _compare,
+    cases=[(scores_of,) for scores_of in IMPLEMENTATIONS],
     mistakes=[
         (
-            "right for an endless text; in a short one there are fewer keys to share among, so that fewer hold the "
-            "share",
-            lambda m, share, length: math.ceil(_endless(m, share)),
+            "you refuse m j: its scores differ from ALiBi's by a constant per row, which softmax does not see; compare "
+            "weights, or differences within a row",
+            lambda scores_of: _compare(scores_of, raw=True),
         ),
         (
-            "right for an endless text, then cut at its length; but a short text has other weights, they sum to 1",
-            lambda m, share, length: min(length, math.ceil(_endless(m, share))),
+            "you refuse some that differ only to the right of the query, where the mask hides the keys",
+            _without_a_mask,
         ),
         (
-            "one too few: you returned the distance of the farthest key, or a floor; the number of keys is asked for",
-            lambda m, share, length: _window(m, share, length) - 1,
+            "with q = k = 0 you see the bias alone, and accept one that does not scale q.k as it must",
+            lambda scores_of: _compare(scores_of, empty=True),
         ),
         (
-            "you found how many of the FARTHEST keys hold the share: is the sign of the slope right?",
-            lambda m, share, length: _window(-m, share, length),
+            "your text is too short: a penalty that stops growing at 32 places passes",
+            lambda scores_of: _compare(scores_of, length=16),
         ),
-        (
-            "you found how many keys hold 1 - share",
-            lambda m, share, length: _window(m, 1 - share, length),
-        ),
-        (
-            "every key counts the same in your function; weigh them by e^(-m x)",
-            lambda m, share, length: math.ceil(share * length),
-        ),
+        ("you accept everything", lambda scores_of: True),
+        ("you refuse everything", lambda scores_of: False),
+        ("yes and no are exchanged", lambda scores_of: not _compare(scores_of)),
     ],
 )
 
 
-def _progress(i: int, c: float, threshold: float) -> Tensor:
-    numbers = (torch.tensor(x, dtype=torch.float64) for x in (c, threshold))
-    return relative_progress(torch.tensor([i]), torch.arange(i + 1), *numbers)[0]
+def _farthest(
+    delta: float, heads: int, share: float = 0.5, together: str = "any", exchange: bool = False, shift: int = 0
+) -> int:
+    rho = (-slopes(heads))[:, None].exp()
+    x = torch.arange(2001, dtype=torch.float64)
+    w = (1 - rho) * rho**x
+    heard = math.exp(delta) * w >= (1 - w) * share / (1 - share)
+    if exchange:
+        heard = delta >= slopes(heads)[:, None] * x
+    heard = heard.any(0) if together == "any" else heard.all(0)
+    return int(heard.nonzero().max()) + shift if heard.any() else 0
 
 
-def _by_hand(
-    i: int,
-    c: float,
-    threshold: float,
-    longest: Callable[[float, float], float] = max,
-    psi: Callable[[Tensor, float], Tensor] = lambda x, c: torch.log1p(c * x),
-) -> Tensor:
-    distance = torch.arange(i, -1, -1, dtype=torch.float64)
-    return psi(distance, c) / psi(torch.tensor(longest(float(i), threshold), dtype=torch.float64), c)
-
-
-check_progress = Check(
-    "progress",
-    _progress,
-    cases=[(5, 0.3, 40.0), (60, 0.1, 20.0), (9, 2.0, 9.5)],
+check_farthest = Check(
+    "farthest",
+    _farthest,
+    cases=[(3.0, 8), (6.0, 8), (6.0, 32), (0.0, 4), (4.5, 12)],
     mistakes=[
         (
-            "the denominator takes the larger of i and the threshold; you took the smaller",
-            lambda i, c, threshold: _by_hand(i, c, threshold, longest=min),
+            "you asked where the raised key stands above the query's own place; half of the attention also needs the "
+            "crowd of all other keys to be outvoted",
+            lambda delta, heads: min(_farthest(delta, heads, exchange=True), 2000),
+        ),
+        ("one head is enough; you asked for all of them", lambda delta, heads: _farthest(delta, heads, together="all")),
+        (
+            "one too many: the distance is asked for, not the number of keys",
+            lambda delta, heads: _farthest(delta, heads, shift=1),
         ),
         (
-            "you left out the threshold: for a query before it, the distance is measured by the threshold",
-            lambda i, c, threshold: _by_hand(i, c, threshold, longest=lambda i, t: i),
-        ),
-        (
-            "you left out i: beyond the threshold the distance is measured by i",
-            lambda i, c, threshold: _by_hand(i, c, threshold, longest=lambda i, t: t),
-        ),
-        ("you left out the logarithm", lambda i, c, threshold: _by_hand(i, c, threshold, psi=lambda x, c: x)),
-        (
-            "take the logarithm of the distance and of the longest one, then divide; you divided first",
-            lambda i, c, threshold: torch.log1p(c * torch.arange(i, -1, -1).double() / max(threshold, i)),
-        ),
-        (
-            "entry j belongs to key j, whose distance is i - j; you ordered by distance",
-            lambda i, c, threshold: _progress(i, c, threshold).flip(0),
-        ),
-        (
-            "psi(x) is log(1 + c x), so that psi(0) = 0; you took log(c + x)",
-            lambda i, c, threshold: _by_hand(i, c, threshold, psi=lambda x, c: torch.log(c + x)),
-        ),
-        (
-            "the slope c belongs inside the logarithm, where it matters; outside it cancels",
-            lambda i, c, threshold: _by_hand(i, c, threshold, psi=lambda x, c: c * torch.log1p(x)),
+            "you left out the factor e^delta: the key is not raised",
+            lambda delta, heads: _farthest(0.0, heads),
         ),
     ],
 )

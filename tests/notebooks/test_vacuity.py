@@ -17,6 +17,11 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 MUTATIONS = [  # notebook, module, right, wrong
+    ("00_none", "../scheme.py", "return head_dim**-0.5", "return head_dim**-1"),  # the exponent
+    ("00_none", "../attention.py", "return s.softmax(-1)", "return s.softmax(-2)"),  # over the queries
+    ("00_none", "../_fused.py", "is_causal=True", "is_causal=False"),  # no mask
+    ("00_none", "../placed.py", "every.tril(self.n_keys - self.n_queries)", "every.tril()"),  # aligned at the first key
+    ("00_none", "../relative.py", "key_positions[..., None, :] - query", "-key_positions[..., None, :] + query"),
     ("01_sinusoidal", "sinusoidal.py", "[c, s, -s, c]", "[c, -s, s, c]"),  # a sign in shift_matrix
     ("01_sinusoidal", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-2 * t / (dim - 2))"),  # the exponent
     ("01_sinusoidal", "sinusoidal.py", "[angles.sin(), angles.cos()]", "[angles.cos(), angles.sin()]"),
@@ -42,11 +47,21 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("10_deberta", "deberta.py", "return (3 * head_dim) ** -0.5", "return (2 * head_dim) ** -0.5"),
     ("11_t5", "t5.py", "(r > 0).long() * num_buckets", "(r < 0).long() * num_buckets"),
     ("12_alibi", "alibi.py", "2 ** (-8 * (h - 0.5) / P)", "2 ** (-8 * (h + 0.5) / P)"),
+    ("12_alibi", "alibi.py", "2 ** (-8 * h / P)", "2 ** (-8 * (h - 1) / P)"),  # the first slope 1
+    ("12_alibi", "alibi.py", "return -slopes(", "return slopes("),  # far keys rewarded
+    ("12_alibi", "alibi.py", "relative_position.double().abs()", "relative_position.double()"),  # keys on the right
+    ("12_alibi", "alibi.py", "between[: H - P]", "between.flip(0)[: H - P]"),  # filled from the flat end
     ("13_rope", "rope.py", "torch.complex(cos, sin)", "torch.complex(cos, -sin)"),  # a sign in rotate, interleaved
     ("13_rope", "rope.py", "addcmul_(second, sin, value=-1)", "addcmul_(second, sin, value=1)"),  # the same, half
     ("13_rope", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-t / dim)"),  # the exponent
     ("15_cope", "cope.py", "x.flip(-1).cumsum(-1).flip(-1)", "x.cumsum(-1)"),  # counting from the wrong end
     ("16_grid", "grid.py", "inv_freq.repeat(n)", "inv_freq.repeat_interleave(n)"),  # the axes exchanged
+    ("17_learned_penalties", "kerple.py", "torch.log1p(r2 * distance)", "torch.log1p(distance / r2)"),
+    ("17_learned_penalties", "kerple.py", "return -r1 * distance**r2", "return -r1 * distance ** (1 / r2)"),
+    ("17_learned_penalties", "fire.py", "torch.maximum(i.double()", "torch.minimum(i.double()"),  # no threshold
+    ("17_learned_penalties", "fire.py", "torch.log1p(c * distance) /", "(c * distance) /"),
+    ("17_learned_penalties", "fox.py", "p.contiguous(), right=True)", "p.contiguous(), right=False)"),  # j to i - 1
+    ("17_learned_penalties", "fox.py", "return -(c_i[..., :, None]", "return (c_i[..., :, None]"),
     ("19_one_law", "xpos.py", "(cos, sin)) / factor", "(cos, sin)) * factor"),
 ]
 
