@@ -1,118 +1,228 @@
 """Checks of the exercises in notebook 03."""
 
+import math
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
 from posenc_lib.lab.measure import randn
-from posenc_lib.relative import relative_position, sum_by_row
-from posenc_lib.schemes.shaw import clipped_index
+
+Attention = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-def _index(length: int, clip: int, sign: int = 1) -> Tensor:
+def _rows(length: int, clip: int, sign: int = 1) -> Tensor:
     p = torch.arange(length)
-    return clipped_index(sign * relative_position(p, p), clip)
+    return (sign * (p - p[:, None])).clamp(-clip, clip) + clip
 
 
-check_table_row = Check(
-    "table_row",
-    lambda i, j, clip: max(-clip, min(clip, j - i)) + clip,
-    cases=[(3, 1, 4), (0, 9, 4), (9, 0, 4), (5, 5, 2), (100, 103, 16), (7, 2, 3), (2, 3, 0)],
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    key_table: Tensor,
+    value_table: Tensor,
+    clip: int,
+    rows: Tensor | None = None,
+    value_rows: Tensor | None = None,
+    key_scale: float = 1.0,
+    scaled: bool = True,
+    causal: bool = False,
+) -> Tensor:
+    rows = _rows(len(q), clip) if rows is None else rows
+    s = q @ k.T + key_scale * (q @ key_table.T).gather(1, rows)
+    s = s / math.sqrt(q.shape[-1]) if scaled else s
+    s = s.masked_fill(torch.ones_like(s).bool().triu(1), -torch.inf) if causal else s
+    alpha = s.softmax(-1)
+    return alpha @ v + torch.einsum("ij,ijd->id", alpha, value_table[rows if value_rows is None else value_rows])
+
+
+def _case(length: int, d: int, clip: int) -> tuple:
+    return *randn(3, length, d), *randn(2, 2 * clip + 1, d, seed=1), clip
+
+
+def _values_unweighted(
+    q: Tensor, k: Tensor, v: Tensor, key_table: Tensor, value_table: Tensor, clip: int, mean: bool = False
+) -> Tensor:
+    plain = _attend(q, k, v, key_table, 0 * value_table, clip)
+    added = value_table[_rows(len(q), clip)]
+    return plain + (added.mean(1) if mean else added.sum(1))
+
+
+def _key_meets_table(q: Tensor, k: Tensor, v: Tensor, key_table: Tensor, value_table: Tensor, clip: int) -> Tensor:
+    rows = _rows(len(q), clip)
+    s = (q @ k.T + (k @ key_table.T).gather(1, rows.T).T) / math.sqrt(q.shape[-1])
+    alpha = s.softmax(-1)
+    return alpha @ v + torch.einsum("ij,ijd->id", alpha, value_table[rows])
+
+
+check_shaw_attention = Check(
+    "shaw_attention",
+    _attend,
+    cases=[_case(6, 4, 2), _case(9, 8, 3), _case(5, 6, 8), _case(7, 2, 1)],
     mistakes=[
         (
-            "right up to the sign: the relative position is j - i, key minus query",
-            lambda i, j, clip: max(-clip, min(clip, i - j)) + clip,
+            "right up to the sign: the tables are indexed by j - i, you used i - j",
+            lambda q, k, v, a, b, clip: _attend(q, k, v, a, b, clip, rows=_rows(len(q), clip, -1)),
         ),
         (
-            "you returned the clipped distance, which may be negative; add clip to get a row",
-            lambda i, j, clip: max(-clip, min(clip, j - i)),
+            "the value term is missing: a^V is added to the values, inside the weighted sum",
+            lambda q, k, v, a, b, clip: _attend(q, k, v, a, 0 * b, clip),
         ),
-        ("you did not clip: the row must lie between 0 and 2 clip", lambda i, j, clip: j - i + clip),
-        ("a maximum alone bounds one side only; clip on both", lambda i, j, clip: max(j - i, clip) + clip),
-        ("you clipped on the right only: j - i may be below -clip", lambda i, j, clip: min(clip, j - i) + clip),
-        ("you clipped on the left only: j - i may be above clip", lambda i, j, clip: max(-clip, j - i) + clip),
         (
-            "you dropped the direction: left and right have rows of their own",
-            lambda i, j, clip: min(clip, abs(j - i)),
-        ),
-    ],
-)
-
-
-def _scores(q: Tensor, k: Tensor, table: Tensor, clip: int, sign: int = 1) -> Tensor:
-    return (q @ k.T + (q @ table.T).gather(1, _index(len(q), clip, sign))) / q.shape[-1] ** 0.5
-
-
-def _scores_case(length: int, d: int, clip: int) -> tuple:
-    return *randn(2, length, d), randn(2 * clip + 1, d, seed=1), clip
-
-
-check_relative_scores = Check(
-    "relative_scores",
-    _scores,
-    cases=[_scores_case(6, 4, 2), _scores_case(9, 8, 3), _scores_case(5, 6, 8), _scores_case(7, 2, 1)],
-    mistakes=[
-        (
-            "right up to the sign: the table is indexed by j - i, you used i - j",
-            lambda q, k, table, clip: _scores(q, k, table, clip, sign=-1),
+            "the key term is missing: a^K is added to the keys before the product with q",
+            lambda q, k, v, a, b, clip: _attend(q, k, v, 0 * a, b, clip),
         ),
         (
             "the position term must be divided by the square root of d too",
-            lambda q, k, table, clip: q @ k.T / q.shape[-1] ** 0.5 + (q @ table.T).gather(1, _index(len(q), clip)),
-        ),
-        ("you forgot the scale 1 / sqrt(d)", lambda q, k, table, clip: _scores(q, k, table, clip) * q.shape[-1] ** 0.5),
-        (
-            "you multiplied the table by the key; in equation 4 it meets the query",
-            lambda q, k, table, clip: (
-                (q @ k.T + (k @ table.T).gather(1, _index(len(q), clip).T).T) / q.shape[-1] ** 0.5
-            ),
+            lambda q, k, v, a, b, clip: _attend(q, k, v, a, b, clip, key_scale=math.sqrt(q.shape[-1])),
         ),
         (
-            "the content term q . k is missing",
-            lambda q, k, table, clip: (q @ table.T).gather(1, _index(len(q), clip)) / q.shape[-1] ** 0.5,
+            "you forgot the scale 1 / sqrt(d)",
+            lambda q, k, v, a, b, clip: _attend(q, k, v, a, b, clip, scaled=False),
         ),
-        ("the position term is missing", lambda q, k, table, clip: q @ k.T / q.shape[-1] ** 0.5),
+        (
+            "add clip to the clipped j - i: a negative index counts from the end of the table",
+            lambda q, k, v, a, b, clip: _attend(q, k, v, a, b, clip, rows=(_rows(len(q), clip) - clip) % len(a)),
+        ),
+        (
+            "the two tables are exchanged: the first belongs to the keys",
+            lambda q, k, v, a, b, clip: _attend(q, k, v, b, a, clip),
+        ),
+        (
+            "the value table is indexed by i - j; both tables are indexed by j - i",
+            lambda q, k, v, a, b, clip: _attend(q, k, v, a, b, clip, value_rows=_rows(len(q), clip, -1)),
+        ),
+        ("you multiplied a^K by the key; in equation 4 it meets the query", _key_meets_table),
+        ("the vectors a^V must be weighted like the values: sum_j alpha_ij (v_j + a^V)", _values_unweighted),
+        (
+            "the vectors a^V are averaged; weight them like the values: sum_j alpha_ij (v_j + a^V)",
+            lambda q, k, v, a, b, clip: _values_unweighted(q, k, v, a, b, clip, mean=True),
+        ),
+        (
+            "that is attention under a causal mask; here every query sees every key",
+            lambda q, k, v, a, b, clip: _attend(q, k, v, a, b, clip, causal=True),
+        ),
     ],
 )
 
 
-def _value_term(weights: Tensor, table: Tensor, clip: int, sign: int = 1) -> Tensor:
-    return sum_by_row(weights, _index(len(weights), clip, sign), 2 * clip + 1) @ table
+CLIP = 3  # of the programs that a learner tells apart
 
 
-def _overwritten(weights: Tensor, table: Tensor, clip: int) -> Tensor:
-    """As from ``sums[i, index[i, j]] = weights[i, j]``: the last key of a row wins."""
-    sums = torch.zeros(len(weights), 2 * clip + 1, dtype=weights.dtype)
-    for i, rows in enumerate(_index(len(weights), clip)):
-        for j, row in enumerate(rows):
-            sums[i, row] = weights[i, j]
-    return sums @ table
+def _program(rows: Callable[[Tensor], Tensor], causal: bool = False, scaled: bool = True) -> Attention:
+    """Attention whose row of the tables for a relative position is ``rows(r)``."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, key_table: Tensor, value_table: Tensor) -> Tensor:
+        p = torch.arange(len(q))
+        return _attend(q, k, v, key_table, value_table, CLIP, rows(p - p[:, None]), causal=causal, scaled=scaled)
+
+    return attention
 
 
-def _value_case(length: int, d: int, clip: int) -> tuple:
-    return randn(length, length).softmax(-1), randn(2 * clip + 1, d, seed=1), clip
+PROGRAMS = [
+    _program(lambda r: r.clamp(-CLIP, CLIP) + CLIP),
+    _program(lambda r: r.clamp(-CLIP, CLIP - 1) + CLIP),  # one short on the right
+    _program(lambda r: (r.clamp(-CLIP, CLIP) + CLIP + 1) % (2 * CLIP + 1)),  # a row too far
+    _program(lambda r: r.clamp(-CLIP, CLIP) % (2 * CLIP + 1)),  # without + clip
+    _program(lambda r: r.clamp(-CLIP, CLIP) + CLIP, causal=True),
+    _program(lambda r: (-r).clamp(-CLIP, CLIP) + CLIP),  # its own mirror image
+    _program(lambda r: r.clamp(-CLIP, CLIP) + CLIP, scaled=False),
+]
 
 
-check_value_term = Check(
-    "value_term",
-    _value_term,
-    cases=[_value_case(6, 4, 2), _value_case(9, 8, 3), _value_case(5, 6, 8), _value_case(7, 2, 1)],
+def _gap(
+    attention: Attention,
+    *inputs: Tensor,
+    texts: bool = True,
+    key_table: bool = True,
+    value_table: bool = True,
+    output: bool = True,
+) -> Tensor:
+    turned = (texts, texts, texts, key_table, value_table)
+    backwards = attention(*(x.flip(0) if turn else x for x, turn in zip(inputs, turned, strict=True)))
+    return (backwards.flip(0) if output else backwards) - attention(*inputs)
+
+
+def _largest(attention: Attention, *inputs: Tensor, **turned: bool) -> Tensor:
+    return _gap(attention, *inputs, **turned).abs().max()
+
+
+check_mirror_gap = Check(
+    "mirror_gap",
+    _largest,
+    cases=[
+        (attention, *randn(3, 9, 4, seed=seed), *randn(2, 2 * CLIP + 1, 4, seed=seed + 20))
+        for seed, attention in enumerate(PROGRAMS)
+    ],
     mistakes=[
         (
-            "right up to the sign: the table is indexed by j - i, you used i - j",
-            lambda weights, table, clip: _value_term(weights, table, clip, sign=-1),
+            "reverse the tables too: what stood to the left now stands to the right",
+            lambda *case: _largest(*case, key_table=False, value_table=False),
+        ),
+        ("reverse both tables, that of the values too", lambda *case: _largest(*case, value_table=False)),
+        ("reverse both tables, that of the keys too", lambda *case: _largest(*case, key_table=False)),
+        (
+            "the outputs come out backwards: reverse them before you compare",
+            lambda *case: _largest(*case, output=False),
         ),
         (
-            "keys that share a row overwrite one another; their weights must be added (scatter_add, not scatter)",
-            _overwritten,
+            "reverse the text as well as the tables: q, k and v, and then the outputs",
+            lambda *case: _largest(*case, texts=False, output=False),
+        ),
+        ("take the absolute value before the maximum", lambda *case: _gap(*case).max()),
+        ("the largest difference, not the mean", lambda *case: _gap(*case).abs().mean()),
+        ("the largest difference, not the sum", lambda *case: _gap(*case).abs().sum()),
+        (
+            "return the difference itself, not whether it is 0",
+            lambda *case: (_largest(*case) < 1e-9).double(),
+        ),
+    ],
+)
+
+
+def _places(outputs: Tensor, value_table: Tensor) -> Tensor:
+    left, here, right = value_table
+    direction = left - right
+    rest = len(outputs) * outputs - here - (len(outputs) - 1) * right
+    return rest @ direction / (direction @ direction)
+
+
+def _places_case(order: list[int], d: int) -> tuple:
+    table = randn(3, d, seed=len(order))
+    i = torch.tensor(order, dtype=torch.float64)[:, None]
+    return (i * table[0] + table[1] + (len(order) - 1 - i) * table[2]) / len(order), table
+
+
+check_place_of = Check(
+    "place_of",
+    lambda outputs, value_table: _places(outputs, value_table).round(),
+    cases=[
+        _places_case([2, 0, 1, 3], 8),
+        _places_case([4, 6, 5, 0, 1, 3, 2], 4),
+        _places_case([(7 * n) % 12 for n in range(12)], 6),
+    ],
+    mistakes=[
+        (
+            "you counted from the right: row 0 of the table belongs to the keys on the left",
+            lambda outputs, value_table: len(outputs) - 1 - _places(outputs, value_table).round(),
         ),
         (
-            "you added up the weights over the queries; transpose: weights[i, j] belongs to query i",
-            lambda weights, table, clip: _value_term(weights.T, table, clip, sign=-1),
+            "the places are counted from 0, you counted from 1",
+            lambda outputs, value_table: _places(outputs, value_table).round() + 1,
         ),
         (
-            "each row was counted once, whatever its weight",
-            lambda weights, table, clip: _value_term(torch.ones_like(weights), table, clip),
+            "the value terms are divided by L; multiply them by it first",
+            lambda outputs, value_table: _places(outputs / len(outputs), value_table).round(),
+        ),
+        (
+            "you gave the places 0, 1, 2, ... in the order of the rows; they must be read from the outputs",
+            lambda outputs, value_table: torch.arange(len(outputs)).double(),
+        ),
+        (
+            "you ranked the rows the wrong way round, or gave the order that sorts them and not their places",
+            lambda outputs, value_table: _places(outputs, value_table).argsort().double(),
         ),
     ],
 )

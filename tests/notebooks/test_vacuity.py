@@ -29,6 +29,9 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("01_sinusoidal", "sinusoidal.py", "x + encode(positions", "x - encode(positions"),
     ("02_learned", "learned.py", "(positions >= len(self.table))", "(positions + 1 >= len(self.table))"),
     ("03_shaw", "shaw.py", "at_least=0), clip) + clip", "at_least=0), clip).neg() + clip"),
+    ("03_shaw", "shaw.py", "clamp(-validate.integer(", "clamp(1 - validate.integer("),  # one row short on the left
+    ("03_shaw", "shaw.py", "(q).mT * self.scale(self.head_dim)", "(q).mT"),
+    ("03_shaw", "shaw.py", "sum_by_row(weights, pair,", "sum_by_row(weights, 2 * self.clip - pair,"),
     (
         "04_music_transformer",
         "music_transformer.py",
