@@ -20,7 +20,8 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("00_none", "../scheme.py", "return head_dim**-0.5", "return head_dim**-1"),  # the exponent
     ("00_none", "../attention.py", "return s.softmax(-1)", "return s.softmax(-2)"),  # over the queries
     ("00_none", "../_fused.py", "is_causal=True", "is_causal=False"),  # no mask
-    ("00_none", "../placed.py", "every.tril(self.n_keys - self.n_queries)", "every.tril()"),  # aligned at the first key
+    ("00_none", "../placed.py", "narrow(axis, n_keys - n, n)", "narrow(axis, 0, n)"),  # new queries at the first keys
+    ("00_none", "../placed.py", "[..., None, :] <= self.query", "[..., None, :] < self.query"),  # a key hides itself
     ("00_none", "../relative.py", "key_positions[..., None, :] - query", "-key_positions[..., None, :] + query"),
     ("01_sinusoidal", "sinusoidal.py", "[c, s, -s, c]", "[c, -s, s, c]"),  # a sign in shift_matrix
     ("01_sinusoidal", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-2 * t / (dim - 2))"),  # the exponent
