@@ -58,6 +58,9 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("13_rope", "rope.py", "torch.complex(cos, sin)", "torch.complex(cos, -sin)"),  # a sign in rotate, interleaved
     ("13_rope", "rope.py", "addcmul_(second, sin, value=-1)", "addcmul_(second, sin, value=1)"),  # the same, half
     ("13_rope", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-t / dim)"),  # the exponent
+    ("13_rope", "rope.py", "[c, -s, s, c]", "[c, s, -s, c]"),  # a sign in rotation_matrix
+    ("13_rope", "rope.py", ".view(-1, 2).T.flatten()", ".view(2, -1).T.flatten()"),  # the other way between the layouts
+    ("13_rope", "rope.py", "positions.device, torch.float64)", "positions.device, torch.float32)"),
     ("15_cope", "cope.py", "x.flip(-1).cumsum(-1).flip(-1)", "x.cumsum(-1)"),  # counting from the wrong end
     ("16_grid", "grid.py", "inv_freq.repeat(n)", "inv_freq.repeat_interleave(n)"),  # the axes exchanged
     ("17_learned_penalties", "kerple.py", "torch.log1p(r2 * distance)", "torch.log1p(distance / r2)"),
