@@ -391,14 +391,14 @@ class Visit:
 
     def run_all(self) -> None:
         """Choose Run All Cells in the menu and wait until every cell is done."""
-        # Every prompt gets the star that JupyterLab gives it a moment later, so that no fast cell is missed.
-        self.page.evaluate(
-            "document.querySelectorAll('.jp-CodeCell .jp-InputPrompt').forEach(p => p.textContent = '*')"
-        )
+        # Every prompt gets the star that JupyterLab gives it a moment later, so that no fast cell is missed. A folded
+        # cell has another one beside it, which JupyterLab never writes to.
+        prompts = "[...document.querySelectorAll('.jp-CodeCell .jp-InputArea .jp-InputPrompt')]"
+        self.page.evaluate(f"{prompts}.forEach(p => p.textContent = '*')")
         self.page.get_by_role("menuitem", name="Run", exact=True).first.click()
         self.page.get_by_text("Run All Cells", exact=True).first.click()
         self.page.wait_for_function(
-            "![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(p => p.textContent.includes('*'))",
+            f"!{prompts}.some(p => p.textContent.includes('*'))",
             timeout=RUN_LIMIT * 1000,
             polling=200,
         )
