@@ -1,77 +1,117 @@
 """Checks of the exercises in notebook 06."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from posenc_lib.attention import attend
 from posenc_lib.exercises.check import Check
 from posenc_lib.lab.measure import randn
-from posenc_lib.schemes.xlnet import permutation_mask
+from posenc_lib.schemes.xlnet import XLNet, permutation_mask
 
-_ORDERS = [torch.tensor(z) for z in ([2, 0, 3, 1], [3, 1, 5, 0, 4, 2], [4, 0, 1, 2, 3], [0], [1, 2, 0])]
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]  # (states, context, mask) to what is added to the states
+Predict = Callable[[Tensor, Tensor], Tensor]  # (x, order) to the states from which the words are predicted
 
-check_order_of = Check(
-    "order_of",
-    lambda mask: mask.sum(-1).argsort(),
-    cases=[(permutation_mask(order),) for order in _ORDERS],
-    mistakes=[
-        (
-            "you returned the step of each place; the order is the place of each step, the inverse permutation",
-            lambda mask: mask.sum(-1),
-        ),
-        (
-            "that is the order backwards: row i says whom i sees, column i who sees i",
-            lambda mask: mask.sum(0).argsort(),
-        ),
-    ],
-)
+WIDTH = 6
+_ORDERS = [torch.tensor(z) for z in ([2, 0, 3, 1], [3, 0, 4, 1, 2], [1, 2, 0])]
+_W = randn(WIDTH, seed=40)
 
 
-def _marginals(joint: Tensor, x: tuple, order: tuple) -> Tensor:
-    """p of the first t words of the order, t = 0..L."""
-    places = range(joint.dim())
-    known = [order[:t] for t in range(len(order) + 1)]
-    return torch.stack([joint[tuple(x[i] if i in k else slice(None) for i in places)].sum() for k in known])
+def _scheme() -> XLNet:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return XLNet(1, WIDTH).double().requires_grad_(False)
 
 
-def _log_factors(joint: Tensor, x: tuple, order: tuple) -> Tensor:
-    return _marginals(joint, x, order).log().diff()
+def _layer(seed: int) -> Attention:
+    """Attention of one layer: queries from the states, keys and values from the context, XLNet's score."""
+    scheme, projections = _scheme(), randn(3, WIDTH, WIDTH, seed=seed) / WIDTH**0.5
+
+    def attention(states: Tensor, context: Tensor, mask: Tensor) -> Tensor:
+        q, k, v = (x @ W for x, W in zip((states, context, context), projections, strict=True))
+        return attend(q[None, None], k[None, None], v[None, None], scheme, mask=mask)[0, 0]
+
+    return attention
 
 
-def _given_all_others(joint: Tensor, x: tuple, order: tuple) -> Tensor:
-    rows = [joint[tuple(slice(None) if i == z else x[i] for i in range(joint.dim()))] for z in order]
-    return torch.stack([row[x[z]] / row.sum() for row, z in zip(rows, order, strict=True)]).log()
+_LAYERS = [_layer(41), _layer(42)]
 
 
-def _joint(*shape: int, seed: int) -> Tensor:
-    p = randn(*shape, seed=seed).exp()
-    return p / p.sum()
+def _streams(
+    x: Tensor,
+    w: Tensor,
+    order: Tensor,
+    layers: Sequence[Attention],
+    see_themselves: Sequence[bool] = (True, False),
+    step: Tensor | None = None,
+    turned: bool = False,
+    start: Tensor | None = None,
+    residual: bool = True,
+    own_keys: bool = False,
+    content_first: bool = False,
+) -> Tensor:
+    """Two streams, or what comes of a mistake in them."""
+    step = order.argsort() if step is None else step
+    before, own = step < step[:, None], torch.eye(len(order), dtype=torch.bool)
+    before = before.T if turned else before
+    of_h, of_g = (before | own if see else before for see in see_themselves)
+    h, g = x, w.expand(x.shape) if start is None else start
+    for attention in layers:
+        higher = residual * h + attention(h, h, of_h)
+        context = g if own_keys else higher if content_first else h
+        h, g = higher, residual * g + attention(g, context, of_g)
+    return torch.stack([h, g])
 
 
-check_log_factors = Check(
-    "log_factors",
-    _log_factors,
+check_my_two_streams = Check(
+    "my_two_streams",
+    _streams,
     cases=[
-        (_joint(3, 3, 3, seed=1), (1, 0, 2), (2, 0, 1)),
-        (_joint(2, 3, 2, 4, seed=2), (1, 2, 0, 3), (3, 1, 0, 2)),
-        (_joint(3, 3, seed=3), (0, 2), (0, 1)),
+        (randn(len(order), WIDTH, seed=50 + n), _W, order, _LAYERS[: 2 - (n == 2)]) for n, order in enumerate(_ORDERS)
     ],
     mistakes=[
-        ("these are the factors; take their logarithm", lambda joint, x, z: _log_factors(joint, x, z).exp()),
         (
-            "these are the logarithms of p(x_{z_1}, ..., x_{z_t}); divide by the one before",
-            lambda joint, x, z: _marginals(joint, x, z)[1:].log(),
+            "order[0] is the place of the first step, not the step of place 0; who sees whom depends on the step of "
+            "each place, the inverse permutation",
+            lambda x, w, order, layers: _streams(x, w, order, layers, step=order),
         ),
         (
-            "every word is conditioned on all the others, as in BERT; only the earlier ones in the order are known",
-            _given_all_others,
+            "the query stream sees the word that it is to predict; its mask is strict",
+            lambda x, w, order, layers: _streams(x, w, order, layers, (True, True)),
         ),
         (
-            "you went from left to right; the order says which place comes when",
-            lambda joint, x, z: _log_factors(joint, x, tuple(range(len(z)))),
+            "the content stream sees its own word too",
+            lambda x, w, order, layers: _streams(x, w, order, layers, (False, False)),
         ),
         (
-            "right, but sorted by place; entry t belongs to step t",
-            lambda joint, x, z: _log_factors(joint, x, z)[torch.tensor(z).argsort()],
+            "the two masks are exchanged: g is strict, h sees its own word",
+            lambda x, w, order, layers: _streams(x, w, order, layers, (False, True)),
+        ),
+        (
+            "g takes keys and values from g, which know no word; both streams take them from h",
+            lambda x, w, order, layers: _streams(x, w, order, layers, own_keys=True),
+        ),
+        (
+            "g looks at the h that this layer has just made; both start from the h of the layer below",
+            lambda x, w, order, layers: _streams(x, w, order, layers, content_first=True),
+        ),
+        (
+            "g starts as x and so knows the word from the beginning; it starts as w at every place",
+            lambda x, w, order, layers: _streams(x, w, order, layers, start=x),
+        ),
+        (
+            "the mask is turned: row i says what i sees",
+            lambda x, w, order, layers: _streams(x, w, order, layers, turned=True),
+        ),
+        (
+            "attention is added to the state, it does not replace it",
+            lambda x, w, order, layers: _streams(x, w, order, layers, residual=False),
+        ),
+        (
+            "you return g before h",
+            lambda x, w, order, layers: _streams(x, w, order, layers).flip(0),
         ),
     ],
 )
@@ -123,5 +163,129 @@ check_partial_mask = Check(
         ("now the given tokens see the targets: a leak", _everybody_sees_targets),
         ("a target also sees the targets before it in the order", _targets_see_given_only),
         ("a token must see itself: this is the content stream", _without_itself),
+    ],
+)
+
+
+def _predict(**mistake: Any) -> Predict:
+    return lambda x, order: _streams(x, _W, order, _LAYERS, **mistake)[1]
+
+
+def _one_stream(x: Tensor, order: Tensor) -> Tensor:
+    return _streams(x, _W, order, _LAYERS, (False, False))[0]
+
+
+def _flipped_bit(x: Tensor, order: Tensor) -> Tensor:
+    """The first token of the order is shown the last one."""
+    strict, own = permutation_mask(order), permutation_mask(order, True)
+    own[order[0], order[-1]] = True
+    h, g = x, _W.expand(x.shape)
+    for attention in _LAYERS:
+        h, g = h + attention(h, h, own), g + attention(g, h, strict)
+    return g
+
+
+_X, _Z = randn(5, WIDTH, seed=60), _ORDERS[1]
+
+
+def _changed(predict: Predict, x: Tensor, order: Tensor, forbidden: Callable[[int], Tensor]) -> Tensor:
+    """Whether the prediction of each step changes when the words that are forbidden to it are replaced."""
+    before, answer = predict(x, order), torch.zeros(len(order), dtype=torch.bool)
+    for t, i in enumerate(order.tolist()):
+        other = x.clone()
+        other[forbidden(t)] += 1
+        answer[i] = (predict(other, order)[i] - before[i]).abs().max() > 1e-9
+    return answer
+
+
+def _leaking(predict: Predict, x: Tensor, order: Tensor) -> Tensor:
+    return _changed(predict, x, order, lambda t: order[t:])
+
+
+check_leaking = Check(
+    "leaking",
+    _leaking,
+    cases=[
+        (predict, _X, _Z)
+        for predict in (
+            _predict(),
+            _predict(see_themselves=(True, True)),
+            _flipped_bit,
+            _one_stream,
+            _predict(step=_Z),
+            _predict(own_keys=True),
+        )
+    ],
+    mistakes=[
+        (
+            "you replace its own word only; the words later in the order are forbidden too",
+            lambda predict, x, order: _changed(predict, x, order, lambda t: order[t : t + 1]),
+        ),
+        (
+            "you replace the later words only; its own word is forbidden too",
+            lambda predict, x, order: _changed(predict, x, order, lambda t: order[t + 1 :]),
+        ),
+        (
+            "forbidden is what comes later in the order, not what stands to the right",
+            lambda predict, x, order: _changed(predict, x, order, lambda t: torch.arange(int(order[t]), len(order))),
+        ),
+        (
+            "you replace the words that the prediction may see as well",
+            lambda predict, x, order: _changed(predict, x, order, lambda t: order),
+        ),
+        (
+            "entry t of your answer belongs to step t; it should belong to place t",
+            lambda predict, x, order: _leaking(predict, x, order)[order],
+        ),
+    ],
+)
+
+
+def _at(joint: Tensor, x: Sequence[int], known: Sequence[int]) -> Tensor:
+    """Probability that the known places hold the words of x."""
+    return joint[tuple(x[i] if i in known else slice(None) for i in range(joint.dim()))].sum()
+
+
+def _log_p(joint: Tensor, x: tuple, groups: tuple) -> Tensor:
+    total, known = torch.zeros((), dtype=torch.float64), ()
+    for group in groups:
+        for i in group:
+            total = total + (_at(joint, x, (*known, i)) / _at(joint, x, known)).log()
+        known = (*known, *group)
+    return total
+
+
+def _from_all_others(joint: Tensor, x: tuple, groups: tuple) -> Tensor:
+    everywhere = tuple(range(joint.dim()))
+    others = [tuple(j for j in everywhere if j != i) for group in groups for i in group]
+    return torch.stack([(_at(joint, x, everywhere) / _at(joint, x, known)).log() for known in others]).sum()
+
+
+def _joint(*shape: int, seed: int) -> Tensor:
+    p = randn(*shape, seed=seed).exp()
+    return p / p.sum()
+
+
+check_log_p = Check(
+    "log_p",
+    _log_p,
+    cases=[
+        (_joint(3, 3, 3, seed=1), (1, 0, 2), ((2,), (0, 1))),
+        (_joint(2, 3, 2, 4, seed=2), (1, 2, 0, 3), ((3, 1), (0, 2))),
+        (_joint(3, 3, seed=3), (0, 2), ((1,), (0,))),
+        (_joint(2, 2, 2, seed=4), (0, 1, 1), ((0, 1, 2),)),
+    ],
+    mistakes=[
+        ("this is the probability; take the logarithm", lambda *case: _log_p(*case).exp()),
+        (
+            "words of one group must not see each other; yours are predicted one by one",
+            lambda joint, x, groups: joint[x].log(),
+        ),
+        (
+            "no word sees the groups before its own",
+            lambda joint, x, groups: _log_p(joint, x, (tuple(range(joint.dim())),)),
+        ),
+        ("every word sees all the others, those of later groups too", _from_all_others),
+        ("the groups come in the order given, the first one first", lambda j, x, groups: _log_p(j, x, groups[::-1])),
     ],
 )

@@ -41,6 +41,17 @@ MUTATIONS = [  # notebook, module, right, wrong
     ),
     ("05_transformer_xl", "transformer_xl.py", "distinct(-relative_position(", "distinct(relative_position("),
     ("06_xlnet", "xlnet.py", "else step < step[:, None]", "else step <= step[:, None]"),
+    ("06_xlnet", "xlnet.py", "step = order.argsort()", "step = order"),  # the inverse permutation
+    ("06_xlnet", "xlnet.py", "return step <= step[:, None] if", "return step >= step[:, None] if"),
+    ("06_xlnet", "xlnet.py", "differs = key_segments != query_segments", "differs = key_segments == query_segments"),
+    ("06_xlnet", "xlnet.py", "((q + self.segment_query", "((q - self.segment_query"),
+    (
+        "06_xlnet",
+        "xlnet.py",
+        "same[..., None]) * self.scale(self.head_dim)",
+        "same[..., None]) * self.scale(self.head_dim) ** 2",
+    ),
+    ("06_xlnet", "transformer_xl.py", "distinct(-relative_position(", "distinct(relative_position("),
     ("07_nezha", "nezha.py", "torch.arange(-self.clip, self.clip + 1)", "torch.arange(self.clip, -self.clip - 1, -1)"),
     ("08_tener", "tener.py", "encode(relative, self.head_dim)", "encode(-relative, self.head_dim)"),
     ("09_huang", "huang.py", "relative + self.max_length - 1", "self.max_length - 1 - relative"),
