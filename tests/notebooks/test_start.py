@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from posenc_lib.lab.catalog import scheme_classes
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+README = (NOTEBOOKS.parent / "README.md").read_text(encoding="utf-8")
 ROWS = {
     "nowhere": (),
     "the input": ("input",),
@@ -40,3 +42,10 @@ def test_it_leads_to_every_notebook_and_to_nothing_else():
     assert linked == {path.name for path in NOTEBOOKS.glob("*.ipynb")} | {"NOTATION.md"}
     in_the_map = set(re.findall(r"\]\(([^)]+)\)", " ".join(rows().values())))
     assert in_the_map == linked - {"NOTATION.md"}
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_readme_says_how_long_a_notebook_takes(path):
+    (row,) = re.findall(rf"^\|.*\]\(notebooks/{path.name}\).*$", README, re.M)
+    promised = re.search(r"Time:\**\s*(\d+) minutes", nbformat.read(path, 4).cells[0].source)
+    assert row.split("|")[4].strip() == promised[1]
