@@ -46,6 +46,7 @@ class PositionScheme(nn.Module):
     (B, 1, L, n).
 
     Attributes:
+        name: as its authors write it; that of the class unless a scheme says otherwise.
         places: the places that the scheme uses; attention does not ask it about any other.
         relative: a promise that scores do not change when all positions grow by the same number.
         by_distance: whether all that it adds to a score is ``distance_bias``, see :class:`DistanceBias`.
@@ -64,6 +65,7 @@ class PositionScheme(nn.Module):
                   [-2., -1.,  0.]]]])
     """
 
+    name: ClassVar[str] = "PositionScheme"
     places: ClassVar[tuple[Place, ...]] = PLACES
     relative: ClassVar[bool] = False
     by_distance: ClassVar[bool] = False
@@ -75,6 +77,7 @@ class PositionScheme(nn.Module):
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
+        cls.name = vars(cls).get("name", cls.__name__)
         for hook, place in HOOKS.items():
             if hook in vars(cls) and place not in cls.places:
                 raise TypeError(f"{cls.__name__} defines {hook}, so its places must have {place!r}, got {cls.places}")

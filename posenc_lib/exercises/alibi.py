@@ -145,8 +145,8 @@ def _compare(scores_of: ScoresOf, heads: int = 8, length: int = 64, empty: bool 
     q, k = torch.randn(2, 8, length, 16, generator=generator, dtype=torch.float64) * (0.0 if empty else 1.0)
     right = IMPLEMENTATIONS[0]
     visible = _VISIBLE[:length, :length]
-    both = [s(q, k)[:heads].masked_fill(~visible, 0.0 if raw else -torch.inf) for s in (scores_of, right)]
-    return torch.allclose(*(both if raw else [s.softmax(-1) for s in both]))
+    mine, theirs = (s(q, k)[:heads].masked_fill(~visible, 0.0 if raw else -torch.inf) for s in (scores_of, right))
+    return torch.allclose(mine, theirs) if raw else torch.allclose(mine.softmax(-1), theirs.softmax(-1))
 
 
 def _without_a_mask(scores_of: ScoresOf) -> bool:

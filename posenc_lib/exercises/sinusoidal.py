@@ -43,15 +43,15 @@ check_my_encode = Check(
         ),
         (
             "t counts pairs, 0, 1, 2, ...; you let it run over the components 0, 2, 4, ...",
-            lambda p, *a: _interleaved(_angles(p, *a, exponent=-4.0)),
+            lambda p, dim, base: _interleaved(_angles(p, dim, base, exponent=-4.0)),
         ),
         (
             "the exponent has lost its minus sign: each hand is faster than the one before",
-            lambda p, *a: _interleaved(_angles(p, *a, exponent=2.0)),
+            lambda p, dim, base: _interleaved(_angles(p, dim, base, exponent=2.0)),
         ),
         (
             "the exponent is -t/dim and not -2t/dim: the hands do not slow down enough",
-            lambda p, *a: _interleaved(_angles(p, *a, exponent=-1.0)),
+            lambda p, dim, base: _interleaved(_angles(p, dim, base, exponent=-1.0)),
         ),
         ("you multiplied in float32, which is too coarse at position 1,000,000; use float64", _in_float32),
     ],

@@ -63,7 +63,8 @@ def train(
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)
     model.train()
-    for _ in tqdm(range(steps), desc="training", leave=False):
+    bar = tqdm(range(steps), desc="training", leave=False)
+    for _ in bar:
         tokens, targets = (x.to(device) for x in task(batch, length, generator))
         loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
         optimizer.zero_grad()
@@ -75,6 +76,7 @@ def train(
         if stop_below > 0:  # reading the loss makes a GPU wait
             losses.append(loss.item())
             if sum(losses) / len(losses) < stop_below:
+                bar.total = made  # it is done: a bar that ends early would stay, in red
                 break
     model.eval()
     return made

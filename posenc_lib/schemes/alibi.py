@@ -51,6 +51,8 @@ class Alibi(DistanceBias):
                 [-0.0078, -0.0039, -0.0039]], dtype=torch.float64)
     """
 
+    name = "ALiBi"
+
     def __init__(self, num_heads: int):
         super().__init__()
         self.num_heads = validate.integer("num_heads", num_heads, at_least=1)

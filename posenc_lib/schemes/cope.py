@@ -143,6 +143,7 @@ class Cope(PositionScheme):
                 [1.5000, 1.0000, 0.5000]])
     """
 
+    name = "CoPE"
     places = ("score",)
     relative = True
 

@@ -85,6 +85,7 @@ class Deberta(PositionScheme):
         torch.Size([16, 8])
     """
 
+    name = "DeBERTa"
     places = ("score",)
     relative = True
     variants = {"v2": {"position_buckets": 8}}

@@ -70,6 +70,7 @@ class Fire(PositionScheme):
         torch.Size([2, 3, 5])
     """
 
+    name = "FIRE"
     places = ("score",)
 
     def __init__(self, num_heads: int, hidden: int = 32, c: float = 0.1, threshold: float = 512.0):

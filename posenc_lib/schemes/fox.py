@@ -67,6 +67,7 @@ class Fox(PositionScheme):
         torch.Size([1, 2, 3, 4])
     """
 
+    name = "FoX"
     places = ("score",)
     relative = True
 

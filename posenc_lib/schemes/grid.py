@@ -164,6 +164,7 @@ class MRope(Rotary):
         tensor([[5.0000, 0.5000, 0.0600, 0.0070]], dtype=torch.float64)
     """
 
+    name = "M-RoPE"
     variants = {"half": {"layout": "half"}}
 
     def __init__(self, head_dim: int, sections: Sequence[int], base: float = 10_000.0, layout: str = "interleaved"):
@@ -193,6 +194,7 @@ class AxialRotary(Rotary):
         tensor([[3.0000, 0.0300, 5.0000, 0.0500]], dtype=torch.float64)
     """
 
+    name = "axial RoPE"
     variants = {"four axes": {"num_axes": 4}, "half": {"layout": "half"}}
 
     def __init__(self, head_dim: int, num_axes: int = 2, base: float = 10_000.0, layout: str = "interleaved"):

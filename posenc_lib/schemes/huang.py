@@ -77,6 +77,7 @@ class Huang(PositionScheme):
         torch.Size([8])
     """
 
+    name = "Z. Huang"
     places = ("score",)
     relative = True
     variants = {f"M{method}": {"method": method} for method in METHODS[:3]}

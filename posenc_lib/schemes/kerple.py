@@ -92,6 +92,7 @@ class Kerple(DistanceBias):
         tensor(True)
     """
 
+    name = "KERPLE"
     variants = {"power": {"kernel": "power"}}
 
     def __init__(self, num_heads: int, kernel: str = "log"):

@@ -50,6 +50,7 @@ class Learned(PositionScheme):
         True
     """
 
+    name = "learned"
     places = ("input",)
 
     def __init__(self, dim: int, max_length: int):

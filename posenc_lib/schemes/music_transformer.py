@@ -61,6 +61,7 @@ class MusicTransformer(PositionScheme):
         torch.Size([2, 8, 4])
     """
 
+    name = "Music Transformer"
     places = ("score",)
     relative = True
     variants = {"per head": {"num_heads": 4}}

@@ -34,6 +34,7 @@ class Nezha(PositionScheme):
                 [ 0.8415,  0.5403]], dtype=torch.float64)
     """
 
+    name = "NEZHA"
     places = ("score", "value")
     relative = True
     key_table: Tensor

@@ -22,5 +22,6 @@ class NoPosition(PositionScheme):
                   [2., 2., 2.]]]])
     """
 
+    name = "none"
     places = ()
     relative = True

@@ -203,6 +203,7 @@ class Rotary(PositionScheme):
         Rotary(head_dim=4, base=10000, layout='interleaved', rotary_fraction=1, rope_scaling=None)
     """
 
+    name = "RoPE"
     places = ("query and key",)
     relative = True
     variants = {

@@ -53,6 +53,7 @@ class Shaw(PositionScheme):
         torch.Size([3, 5, 4])
     """
 
+    name = "Shaw"
     places = ("score", "value")
     relative = True
     variants = {"per head": {"num_heads": 4}}

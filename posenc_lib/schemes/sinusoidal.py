@@ -95,6 +95,7 @@ class Sinusoidal(PositionScheme):
                  [0.8415, 0.5403]]])
     """
 
+    name = "sinusoidal"
     places = ("input",)
 
     def __init__(self, dim: int, base: float = 10_000.0):

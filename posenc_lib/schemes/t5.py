@@ -75,6 +75,7 @@ class T5Bias(DistanceBias):
         1.0
     """
 
+    name = "T5"
     variants = {"causal": {"bidirectional": False}}
 
     def __init__(self, num_heads: int, bidirectional: bool = True, num_buckets: int = 32, max_distance: int = 128):

@@ -34,6 +34,7 @@ class Tener(PositionScheme):
         torch.Size([1, 2, 3, 3])
     """
 
+    name = "TENER"
     places = ("score",)
     relative = True
 

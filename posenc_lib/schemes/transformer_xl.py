@@ -96,6 +96,7 @@ class TransformerXL(PositionScheme):
         torch.Size([1, 2, 3, 5])
     """
 
+    name = "Transformer-XL"
     places = ("score",)
     relative = True
 

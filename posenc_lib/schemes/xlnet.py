@@ -60,6 +60,8 @@ class XLNet(TransformerXL):
         torch.Size([1, 2, 3, 3])
     """
 
+    name = "XLNet"
+
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__(num_heads, head_dim)
         self.segment_query = nn.Parameter(torch.randn(num_heads, head_dim) * head_dim**-0.5)  # b

@@ -54,6 +54,7 @@ class XPos(Rotary):
         tensor([[[[0.2857]]]])
     """
 
+    name = "xPos"
     variants = {"half": {"layout": "half"}}
 
     def __init__(

@@ -31,7 +31,7 @@ def pictogram(scheme: PositionScheme, *more: PositionScheme) -> None:
     """Display the path from tokens to output, with those of the four places lit that one of the schemes uses."""
     schemes = (scheme, *more)
     lit = {place for one in schemes for place in used_places(one)}
-    each = [f"{type(one).__name__}: {', '.join(used_places(one)) or 'nowhere'}" for one in schemes]
+    each = [f"{one.name}: {', '.join(used_places(one)) or 'nowhere'}" for one in schemes]
     show(
         draw(lit),
         caption=f"Four places where position can enter attention, and where it does. {'; '.join(each)}.",

@@ -61,3 +61,14 @@ def test_a_required_argument_without_a_value_is_named():
     with pytest.raises(TypeError, match="Demanding requires colour"):
         build(Demanding)
     assert isinstance(build(Demanding, colour=1), Demanding)
+
+
+def test_each_scheme_has_a_name_of_its_own():
+    names = {cls.name: cls for cls in CLASSES.values()}
+    assert len(names) == len(CLASSES) and all(name.strip() for name in names)
+    assert names["ALiBi"] is CLASSES["Alibi"]
+
+    class Mine(CLASSES["Alibi"]):
+        pass
+
+    assert Mine.name == "Mine"

@@ -53,7 +53,7 @@ def test_the_places_of_a_scheme_are_lit_and_named(name, shown):
     assert lit(expected) == used_places(scheme)
     figure.FigureCanvasAgg(expected).draw()
     assert np.array_equal(picture, np.asarray(expected.canvas.buffer_rgba())[..., :3])
-    assert alt.endswith(f" {name}: {', '.join(scheme.places) or 'nowhere'}")
+    assert alt.endswith(f" {scheme.name}: {', '.join(scheme.places) or 'nowhere'}")
     assert text.startswith(f"{alt}\n")
 
 
@@ -76,8 +76,8 @@ def test_several_schemes_share_a_picture_and_each_is_named(shown):
     pictogram(build(CLASSES["Shaw"]), build(CLASSES["Learned"]))
     pictogram(build(CLASSES["Shaw"]))
     (text, alt, picture), (_, alone, one) = shown
-    assert "Shaw: score, value; Learned: input" in alt and alt in text
-    assert "Learned" not in alone
+    assert "Shaw: score, value; learned: input" in alt and alt in text
+    assert "learned" not in alone
     assert not np.array_equal(picture, one)
 
 
