@@ -58,7 +58,7 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("09_huang", "huang.py", "(from_queries + from_keys)", "(from_queries - from_keys)"),  # a sign
     ("09_huang", "huang.py", "return s * d**-0.5", "return s * d**-1"),  # the exponent
     ("09_huang", "huang.py", "relative_gather_by_key(k @ table.mT, pair)", "relative_gather(k @ table.mT, pair)"),
-    ("09_huang", "huang.py", "bhjd,bijd->bhij", "bhid,bijd->bhij"),  # the key read as the query
+    ("09_huang", "huang.py", '"bhjd,bijd->bhij", k, a', '"bhid,bijd->bhij", k, a'),  # the key read as the query
     ("10_deberta", "deberta.py", "return (3 * head_dim) ** -0.5", "return (2 * head_dim) ** -0.5"),
     ("11_t5", "t5.py", "(r > 0).long() * num_buckets", "(r < 0).long() * num_buckets"),
     ("12_alibi", "alibi.py", "2 ** (-8 * (h - 0.5) / P)", "2 ** (-8 * (h + 0.5) / P)"),
