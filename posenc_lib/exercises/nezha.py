@@ -1,131 +1,162 @@
 """Checks of the exercises in notebook 07."""
 
+import math
+
 import torch
 from torch import Tensor
 
-from posenc_lib.attention import scores
 from posenc_lib.exercises.check import Check
 from posenc_lib.lab.measure import randn
-from posenc_lib.scheme import PositionScheme
-from posenc_lib.schemes.learned import Learned
-from posenc_lib.schemes.nezha import Nezha
-from posenc_lib.schemes.none import NoPosition
-from posenc_lib.schemes.rope import Rotary
-from posenc_lib.schemes.shaw import Shaw
-from posenc_lib.schemes.sinusoidal import Sinusoidal, encode, frequencies, shift_matrix
-from posenc_lib.schemes.t5 import T5Bias
+from posenc_lib.schemes.sinusoidal import encode, frequencies, shift_matrix
 
 
-def _distances(clip: int) -> Tensor:
-    return torch.arange(-clip, clip + 1)
+def _relative(length: int) -> Tensor:
+    p = torch.arange(length)
+    return p - p[:, None]
 
 
-check_relative_table = Check(
-    "relative_table",
-    lambda clip, d: encode(_distances(clip), d),
-    cases=[(4, 8), (2, 6), (64, 16), (1, 2)],
+def _halves(rows: Tensor) -> Tensor:
+    return torch.cat([rows[..., 0::2], rows[..., 1::2]], dim=-1)
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, rows: Tensor, key_part: float = 1.0, value_part: float = 1.0, scale: bool = True
+) -> Tensor:
+    """Attention with one vector (L, L, d) for each pair, added to keys and values."""
+    s = q @ k.T + key_part * torch.einsum("id,ijd->ij", q, rows)
+    alpha = (s / math.sqrt(q.shape[-1]) if scale else s).softmax(-1)
+    return alpha @ v + value_part * torch.einsum("ij,ijd->id", alpha, rows)
+
+
+def _rows(q: Tensor, clip: int) -> Tensor:
+    return encode(_relative(len(q)).clamp(-clip, clip), q.shape[-1])
+
+
+def _thetas_without_two(q: Tensor, clip: int) -> Tensor:
+    d = q.shape[-1]
+    angles = _relative(len(q)).clamp(-clip, clip)[..., None] * 10_000.0 ** (-torch.arange(d // 2).double() / d)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+
+
+check_nezha_attention = Check(
+    "nezha_attention",
+    lambda q, k, v, clip: _attend(q, k, v, _rows(q, clip)),
+    cases=[(*randn(3, L, d, seed=L), clip) for L, d, clip in ((6, 4, 2), (9, 8, 3), (5, 6, 8), (7, 2, 1))],
     mistakes=[
-        (
-            "your rows are P_0 ... P_{2 clip}, as in the authors' code; here r starts at -clip",
-            lambda clip, d: encode(_distances(clip) + clip, d),
-        ),
         (
             "you took |r|: left and right get the same vector, and the direction is lost",
-            lambda clip, d: encode(_distances(clip).abs(), d),
+            lambda q, k, v, clip: _attend(q, k, v, encode(_relative(len(q)).abs().clamp(max=clip), q.shape[-1])),
         ),
-        ("right up to the sign of r: the first row belongs to -clip", lambda clip, d: encode(-_distances(clip), d)),
+        (
+            "right up to the sign: the vector is that of j - i, you used i - j",
+            lambda q, k, v, clip: _attend(q, k, v, encode(-_relative(len(q)).clamp(-clip, clip), q.shape[-1])),
+        ),
+        (
+            "your table starts at P_0, as the published one; here the vector of r is P_r",
+            lambda q, k, v, clip: _attend(q, k, v, encode(_relative(len(q)).clamp(-clip, clip) + clip, q.shape[-1])),
+        ),
         (
             "you put all sines first; here sine and cosine of a pair stand side by side",
-            lambda clip, d: torch.cat([encode(_distances(clip), d)[:, s::2] for s in (0, 1)], dim=-1),
+            lambda q, k, v, clip: _attend(q, k, v, _halves(_rows(q, clip))),
         ),
-        ("off by one: the middle row, r = 0, must hold P_0", lambda clip, d: encode(_distances(clip) + 1, d)),
-    ],
-)
-
-
-def _strengths_by_halves(q: Tensor) -> Tensor:
-    return (q.chunk(2)[0].square() + q.chunk(2)[1].square()).sqrt()
-
-
-check_strengths = Check(
-    "strengths",
-    lambda q: q.view(-1, 2).norm(dim=-1),
-    cases=[(randn(8),), (randn(16, seed=1),), (3 * randn(6, seed=2),), (torch.tensor([0.0, -2.0]).double(),)],
-    mistakes=[
-        ("you paired component t with t + d/2; here 2t and 2t + 1 belong together", _strengths_by_halves),
-        ("you returned the squares; A_t is the length of the pair", lambda q: q.view(-1, 2).square().sum(-1)),
-        ("you added the two components; A_t is the length of the pair", lambda q: q.view(-1, 2).sum(-1)),
         (
-            "you added the sizes of the components; A_t is the length of the pair, a root of squares",
-            lambda q: q.view(-1, 2).abs().sum(-1),
+            "the frequencies fall too slowly: the exponent of pair t is -2t / d",
+            lambda q, k, v, clip: _attend(q, k, v, _thetas_without_two(q, clip)),
         ),
-    ],
-)
-
-
-check_turned_query = Check(
-    "turned_query",
-    lambda q, k: q @ shift_matrix(k, len(q)),
-    cases=[(randn(8), 3), (randn(16, seed=1), -7), (randn(6, seed=2), 0), (randn(2, seed=3), 40)],
-    mistakes=[
         (
-            "right up to the sign of k: q . (M_k a_r) = (M_k^T q) . a_r, with the transpose",
-            lambda q, k: shift_matrix(k, len(q)) @ q,
+            "the clip is missing: beyond it every r has the vector of the clip",
+            lambda q, k, v, clip: _attend(q, k, v, _rows(q, len(q))),
         ),
-        ("you added P_k; moving is a rotation, not a sum", lambda q, k: q + encode(torch.tensor([k]), len(q))[0]),
-        ("you returned the query as it came", lambda q, k: q),
         (
-            "you multiplied each pair by cos(k theta_t); a rotation needs the sine too",
-            lambda q, k: q * torch.cos(k * frequencies(len(q))).repeat_interleave(2),
+            "the value term is missing: the vector is added to the values too, inside the weighted sum",
+            lambda q, k, v, clip: _attend(q, k, v, _rows(q, clip), value_part=0.0),
+        ),
+        (
+            "the key term is missing: the vector is added to the keys before the product with q",
+            lambda q, k, v, clip: _attend(q, k, v, _rows(q, clip), key_part=0.0),
+        ),
+        (
+            "the position term must be divided by the square root of d too",
+            lambda q, k, v, clip: _attend(q, k, v, _rows(q, clip), key_part=math.sqrt(q.shape[-1])),
+        ),
+        (
+            "you forgot the scale 1 / sqrt(d)",
+            lambda q, k, v, clip: _attend(q, k, v, _rows(q, clip), scale=False),
         ),
     ],
 )
 
 
-_X, _W_Q, _W_K = randn(1, 9, 8), randn(8, 8, seed=1), randn(8, 8, seed=2)
+def _wave_rest(table: Tensor, factor: float = 2.0, halves: bool = False) -> Tensor:
+    """What is left of row r - 1 plus row r + 1 minus ``factor`` cos(theta) times row r."""
+    theta = frequencies(table.shape[-1])
+    each = torch.cat([theta, theta]) if halves else theta.repeat_interleave(2)
+    return table[2:] + table[:-2] - factor * each.cos() * table[1:-1]
 
 
-def _moves(scheme: PositionScheme, embed: bool = True) -> bool:
-    """Whether the scores of some tokens are the same at positions 0..8 and 5..13."""
-    results = []
-    for positions in (torch.arange(9), torch.arange(5, 14)):
-        x = scheme.embed(_X, positions) if embed else _X
-        q, k = (x @ W for W in (_W_Q, _W_K))
-        results.append(scores(q[:, None], k[:, None], scheme, positions, positions))
-    return bool((results[0] - results[1]).abs().max() < 1e-9)
+def _wave_gap(table: Tensor) -> Tensor:
+    return _wave_rest(table).abs().max()
 
 
-def _schemes() -> list[tuple[PositionScheme]]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        schemes = (Sinusoidal(8), Learned(8, 32), Shaw(8, 4), Nezha(8), Rotary(8), T5Bias(1), NoPosition())
-        return [(scheme.double(),) for scheme in schemes]
+_R = torch.arange(-6, 7)
+_HALF_EXPONENT = _R[:, None] * 10_000.0 ** (-torch.arange(4).double() / 8)
+TABLES = {
+    "NEZHA": encode(_R, 8),
+    "published, from P_0": encode(_R + 6, 8),
+    "of -r": encode(-_R, 8),
+    "of |r|": encode(_R.abs(), 8),
+    "clipped at 4": encode(_R.clamp(-4, 4), 8),
+    "exponent -t/d": torch.stack([_HALF_EXPONENT.sin(), _HALF_EXPONENT.cos()], -1).flatten(-2),
+    "all sines first": _halves(encode(_R, 8)),
+    "random rows": randn(13, 8),
+}
 
 
-def _acts_on_pairs(scheme: PositionScheme) -> bool:
-    return not {"input", "query and key"} & set(scheme.places)
+check_wave_gap = Check(
+    "wave_gap",
+    _wave_gap,
+    cases=[(table,) for table in TABLES.values()],
+    mistakes=[
+        ("the neighbours add up to twice cos(theta_t) times the row", lambda table: _wave_rest(table, 1.0).abs().max()),
+        (
+            "each theta_t belongs to two components side by side, 2t and 2t + 1",
+            lambda table: _wave_rest(table, halves=True).abs().max(),
+        ),
+        ("take the absolute value before the maximum", lambda table: _wave_rest(table).max()),
+        ("the largest difference, not the mean", lambda table: _wave_rest(table).abs().mean()),
+        ("the largest difference, not the sum", lambda table: _wave_rest(table).abs().sum()),
+        ("return the difference itself, not whether it is 0", lambda table: (_wave_gap(table) < 1e-9).double()),
+        (
+            "a comparison with P_r itself calls tables wrong that differ by a rotation; use the neighbours",
+            lambda table: (table - encode(torch.arange(len(table)) - len(table) // 2, table.shape[-1])).abs().max(),
+        ),
+    ],
+)
 
 
-check_is_relative = Check(
-    "is_relative",
-    _moves,
-    cases=_schemes(),
+def _turned(q: Tensor, sign: int = 1) -> Tensor:
+    return torch.stack([shift_matrix(sign * i, q.shape[-1]) @ query for i, query in enumerate(q)])
+
+
+def _places(q: Tensor) -> Tensor:
+    return encode(torch.arange(len(q)), q.shape[-1])
+
+
+check_term_of_all_pairs = Check(
+    "term_of_all_pairs",
+    lambda q: torch.einsum("id,ijd->ij", q, encode(_relative(len(q)), q.shape[-1])),
+    cases=[(randn(6, 8),), (randn(9, 4, seed=1),), (randn(3, 16, seed=2),)],
     mistakes=[
         (
-            "you left out embed: a scheme that is added to the input looks relative if it is never added",
-            lambda scheme: _moves(scheme, embed=False),
+            "the queries turn the wrong way: the product is with P_{i + j}",
+            lambda q: _turned(q, -1) @ _places(q).T,
         ),
+        ("the queries must be turned, each by its own place", lambda q: q @ _places(q).T),
+        ("keys and queries are exchanged: row i belongs to query i", lambda q: (_turned(q) @ _places(q).T).T),
+        ("do not divide by the square root of d here", lambda q: _turned(q) @ _places(q).T / math.sqrt(q.shape[-1])),
         (
-            "you asked where the scheme acts; RoPE acts on single tokens, and its scores are relative all the same",
-            _acts_on_pairs,
-        ),
-        (
-            "you asked whether the scheme is learned; that is the other question",
-            lambda scheme: not list(scheme.parameters()),
-        ),
-        (
-            "you asked whether the scheme has parameters; that is the other question",
-            lambda scheme: bool(list(scheme.parameters())),
+            "you took |r|: left and right get the same vector",
+            lambda q: torch.einsum("id,ijd->ij", q, encode(_relative(len(q)).abs(), q.shape[-1])),
         ),
     ],
 )
