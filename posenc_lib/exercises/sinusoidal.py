@@ -1,10 +1,12 @@
 """Checks of the exercises in notebook 01."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
-from posenc_lib.schemes.sinusoidal import encode, frequencies
+from posenc_lib.schemes.sinusoidal import encode, frequencies, shift_matrix
 
 
 def _interleaved(angles: Tensor) -> Tensor:
@@ -21,6 +23,13 @@ def _angles(positions: Tensor, dim: int, base: float, exponent: float = -2.0) ->
 
 def _in_float32(positions: Tensor, dim: int, base: float) -> Tensor:
     return _interleaved((positions[:, None].float() * frequencies(dim, base).float()).double())
+
+
+def _cosine_of_its_own(positions: Tensor, dim: int, base: float = 10_000.0, step: int = 1) -> Tensor:
+    """A table in which the cosine of a pair is slower than its sine: component c has the exponent -step c / dim."""
+    slower = base ** (-step * torch.arange(dim, dtype=torch.float64) / dim)
+    angles = positions[:, None] * slower
+    return torch.stack([angles[:, 0::2].sin(), angles[:, 1::2].cos()], dim=-1).flatten(-2)
 
 
 check_my_encode = Check(
@@ -53,6 +62,11 @@ check_my_encode = Check(
             "the exponent is -t/dim and not -2t/dim: the hands do not slow down enough",
             lambda p, dim, base: _interleaved(_angles(p, dim, base, exponent=-1.0)),
         ),
+        (
+            "sine and cosine of a pair have one speed; yours go by the component and not by the pair",
+            _cosine_of_its_own,
+        ),
+        ("you use 10,000 whatever base is given", lambda p, dim, base: encode(p, dim)),
         ("you multiplied in float32, which is too coarse at position 1,000,000; use float64", _in_float32),
     ],
 )
@@ -62,6 +76,11 @@ def _offset(a: Tensor, b: Tensor, pair: int = -1, divide: bool = True, sign: int
     (sin_a, cos_a), (sin_b, cos_b) = a.view(-1, 2)[pair], b.view(-1, 2)[pair]
     angle = torch.atan2(sin_b * cos_a - cos_b * sin_a, cos_b * cos_a + sin_b * sin_a)
     return sign * round(float(angle / frequencies(len(a))[pair] if divide else angle))
+
+
+def _difference_of(angle: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], int]:
+    """The offset from the angles that are read off the slowest pair of each row, subtracted as they are."""
+    return lambda a, b: round(float((angle(b[-2:]) - angle(a[-2:])) / frequencies(len(a))[-1]))
 
 
 def _pair_of_rows(p: int, r: int, dim: int) -> tuple[Tensor, Tensor]:
@@ -77,6 +96,7 @@ check_offset_between = Check(
         _pair_of_rows(3, 1000, 128),
         _pair_of_rows(50, 0, 64),
         _pair_of_rows(123, -1, 32),
+        _pair_of_rows(23_000, 900, 64),
     ],
     mistakes=[
         ("right up to the sign: the offset goes from a to b", lambda a, b: _offset(a, b, sign=-1)),
@@ -92,6 +112,14 @@ check_offset_between = Check(
             "you returned the size of the offset; atan2 of sine and cosine keeps the direction",
             lambda a, b: abs(_offset(a, b)),
         ),
+        (
+            "the difference of two angles may be a whole turn off; bring it between -pi and pi",
+            _difference_of(lambda hand: torch.atan2(hand[0], hand[1])),
+        ),
+        (
+            "asin takes two hands for one, on the way up and on the way down; atan2 does not",
+            _difference_of(lambda hand: torch.asin(hand[0])),
+        ),
     ],
 )
 
@@ -101,15 +129,13 @@ def _looks_right(E: Tensor) -> bool:
     return bool((dots[1:, 1:] - dots[:-1, :-1]).abs().max() < 1e-9)
 
 
+def _moved_by_a_matrix(E: Tensor) -> bool:
+    best = torch.linalg.lstsq(E[:-1], E[1:], driver="gelsd").solution
+    return bool((E[:-1] @ best - E[1:]).abs().max() < 1e-8)
+
+
 def _constant(values: Tensor) -> bool:
     return bool((values - values[0]).abs().max() < 1e-9)
-
-
-def _cosine_of_its_own(positions: Tensor, dim: int) -> Tensor:
-    """The table of a tutorial in which the cosine of a pair is slower than its sine."""
-    slower = 10_000.0 ** (-2 * torch.arange(dim, dtype=torch.float64) / dim)
-    angles = positions[:, None] * slower
-    return torch.stack([angles[:, 0::2].sin(), angles[:, 1::2].cos()], dim=-1).flatten(-2)
 
 
 def _without_first_row(E: Tensor) -> Tensor:
@@ -124,7 +150,7 @@ check_looks_right = Check(
     cases=[
         (encode(_P, 16),),
         (_halves(_angles(_P + 40, 16, 1000.0)),),
-        (_cosine_of_its_own(_P, 16),),
+        (_cosine_of_its_own(_P, 16, step=2),),
         (torch.sin(_angles(_P, 32, 10_000.0)),),
         (_in_float32(_P + 1_000_000, 64, 10_000.0),),
         (encode(_P.clamp(max=62), 16),),
@@ -145,6 +171,14 @@ check_looks_right = Check(
             lambda E: _constant((E[1:] - E[:-1]).norm(dim=-1)),
         ),
         (
+            "you take neighbouring columns for a pair; in another layout a sine and its cosine stand apart",
+            lambda E: bool((E[:, 0::2].square() + E[:, 1::2].square() - 1).abs().max() < 1e-9),
+        ),
+        (
+            "some matrix moves any table with no more rows than columns; compare rows with each other",
+            _moved_by_a_matrix,
+        ),
+        (
             "you refuse every table: allow 1e-9 for rounding, and compare what should not depend on p",
             lambda E: False,
         ),
@@ -153,16 +187,25 @@ check_looks_right = Check(
 )
 
 
-def _gain(dim: int, base: float, looked_at: int = -1, most: int = 0) -> float:
-    """The factor at which the query at 40 gives 90 % of its weight to the key that a shift by one points at."""
-    r = torch.arange(-40, most + 1)
-    similarity = torch.cos((r + 1)[:, None] * frequencies(dim, base)).sum(-1)
+def _smallest(similarity: Tensor, looked_at: int) -> float:
+    """The factor of the similarities at which one of them gets 90 % of the softmax."""
     low, high = 0.0, 1000.0
     for _ in range(60):
         middle = (low + high) / 2
-        enough = torch.softmax(middle * similarity, dim=0)[40 + looked_at] >= 0.9
+        enough = torch.softmax(middle * similarity, dim=0)[looked_at] >= 0.9
         low, high = (low, middle) if enough else (middle, high)
     return high
+
+
+def _gain(dim: int, base: float, looked_at: int = -1, most: int = 0) -> float:
+    """The factor at which the query at 40 gives 90 % of its weight to the key that a shift by one points at."""
+    r = torch.arange(-40, most + 1)
+    return _smallest(torch.cos((r + 1)[:, None] * frequencies(dim, base)).sum(-1), 40 + looked_at)
+
+
+def _gain_at_one_base(dim: int, base: float) -> float:
+    P = encode(torch.arange(41), dim, base)
+    return _smallest(P[40] @ shift_matrix(1, dim) @ P.T, 39)
 
 
 check_gain = Check(
@@ -177,6 +220,10 @@ check_gain = Check(
         (
             "you count keys after the query; it sees j = 0 to 40",
             lambda dim, base: _gain(dim, base, most=40),
+        ),
+        (
+            "the shift has base 10,000 whatever base is given; shift_matrix takes it as its third argument",
+            _gain_at_one_base,
         ),
         (
             "it never gets there: is the weight you look at that of key 39, and is M_1 on the side of the key?",
