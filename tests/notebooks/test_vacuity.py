@@ -54,7 +54,7 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("06_xlnet", "transformer_xl.py", "distinct(-relative_position(", "distinct(relative_position("),
     ("07_nezha", "nezha.py", "torch.arange(-self.clip, self.clip + 1)", "torch.arange(self.clip, -self.clip - 1, -1)"),
     ("07_nezha", "nezha.py", "torch.arange(-self.clip, self.clip + 1)", "torch.arange(2 * self.clip + 1)"),  # from P_0
-    ("07_nezha", "nezha.py", "torch.arange(-self.clip, self.clip + 1)", "torch.arange(-self.clip, self.clip + 1).abs()"),
+    ("07_nezha", "nezha.py", "self.clip + 1), self.head_dim)", "self.clip + 1).abs(), self.head_dim)"),
     ("07_nezha", "nezha.py", "(q).mT * self.scale(self.head_dim)", "(q).mT * self.scale(self.head_dim) ** 2"),
     ("07_nezha", "nezha.py", "return sum_by_row(weights, pair,", "return -sum_by_row(weights, pair,"),
     ("08_tener", "tener.py", "encode(relative, self.head_dim)", "encode(-relative, self.head_dim)"),
