@@ -21,6 +21,7 @@ def _attend(
     causal: bool = True,
     absolute: bool = False,
     axis: int = -1,
+    hidden: float = -torch.inf,
 ) -> Tensor:
     """Causal attention with the bias m (j - i), or one of its wrong versions."""
     L, d = q.shape[-2:]
@@ -29,7 +30,7 @@ def _attend(
     factor = d**-0.5 if scaled else 1.0
     s = (q @ k.mT + bias) * factor if inside else q @ k.mT * factor + bias
     if causal:
-        s = s.masked_fill(r > 0, -torch.inf)
+        s = s.masked_fill(r > 0, hidden)
     return s.softmax(axis) @ v
 
 
@@ -53,6 +54,11 @@ check_alibi_attend = Check(
             lambda q, k, v, m: _attend(q, k, v, m, inside=True),
         ),
         ("q.k is not divided by sqrt(d)", lambda q, k, v, m: _attend(q, k, v, m, scaled=False)),
+        (
+            "your mask writes 0 into the hidden scores, and a key with score 0 is still heard; hidden keys need "
+            "-infinity",
+            lambda q, k, v, m: _attend(q, k, v, m, hidden=0.0),
+        ),
         ("keys after the query are visible", lambda q, k, v, m: _attend(q, k, v, m, causal=False)),
         (
             "keys after the query are visible; they pay -m |i - j|, but a causal model must not see them",
@@ -69,10 +75,10 @@ check_alibi_attend = Check(
 
 
 def _two_parts(heads: int, shift: float = 0.0, start: int = 0, step: int = 2) -> Tensor:
-    """The slopes of P heads and some of those of 2P, with the exponents moved by ``shift`` places."""
-    P = 2 ** int(math.log2(heads))
-    exponents = -8 * (torch.arange(1, 2 * P + 1, dtype=torch.float64) + shift)
-    return torch.cat([2 ** (exponents[:P] / P), 2 ** (exponents / (2 * P))[start::step][: heads - P]])
+    """Slopes of ``power`` heads and some of those of twice as many; the exponents are moved by ``shift`` places."""
+    power = 2 ** int(math.log2(heads))
+    exponents = -8 * (torch.arange(1, 2 * power + 1, dtype=torch.float64) + shift)
+    return torch.cat([2 ** (exponents[:power] / power), 2 ** (exponents / (2 * power))[start::step][: heads - power]])
 
 
 def _geometric(heads: int) -> Tensor:
@@ -80,8 +86,12 @@ def _geometric(heads: int) -> Tensor:
 
 
 def _from_the_flat_end(heads: int) -> Tensor:
-    P = 2 ** int(math.log2(heads))
-    return torch.cat([_geometric(P), _geometric(2 * P)[::2].flip(0)[: heads - P]])
+    power = 2 ** int(math.log2(heads))
+    return torch.cat([_geometric(power), _geometric(2 * power)[::2].flip(0)[: heads - power]])
+
+
+def _of_the_next_power(heads: int) -> Tensor:
+    return _geometric(2 ** math.ceil(math.log2(heads)))[:heads]
 
 
 check_slopes_for = Check(
@@ -90,13 +100,21 @@ check_slopes_for = Check(
     cases=[(8,), (1,), (12,), (6,), (25,)],
     mistakes=[
         ("that is the rule for powers of two; for other numbers of heads the authors' code has two parts", _geometric),
-        ("the first exponent is -8 / P, not 0: count the heads from 1", lambda heads: _two_parts(heads, shift=-1.0)),
         (
-            "the second part takes the 1st, 3rd, 5th, ... slope of 2P heads; you took the 2nd, 4th, ..., which the "
+            "you took the first slopes of the next larger power of two; for 12 heads the authors take those of 8, and "
+            "then every second one of 16",
+            _of_the_next_power,
+        ),
+        ("the first exponent is -8 / H0, not 0: count the heads from 1", lambda heads: _two_parts(heads, shift=-1.0)),
+        (
+            "the second part takes the 1st, 3rd, 5th, ... slope of 2 H0 heads; you took the 2nd, 4th, ..., which the "
             "first part has already",
             lambda heads: _two_parts(heads, start=1),
         ),
-        ("the second part takes every second slope of 2P heads; you took all", lambda heads: _two_parts(heads, step=1)),
+        (
+            "the second part takes every second slope of 2 H0; you took all",
+            lambda heads: _two_parts(heads, step=1),
+        ),
         ("the second part starts at the steep end, with the largest of the new slopes", _from_the_flat_end),
         (
             "the right slopes, but sorted; the authors' code appends the second part to the first",
@@ -135,18 +153,23 @@ IMPLEMENTATIONS = [  # the first four give ALiBi's attention, the others do not
     _scores_with(lambda m, i, j: -m * (i - j).clamp(max=32)),
     _scores_with(lambda m, i, j: m * (j - i), scale=lambda d: 1.0),
     _scores_with(lambda m, i, j: -2 * m * (i - j)),
+    _scores_with(lambda m, i, j: -m * (i - j) * (i >= 8)),
 ]
 _VISIBLE = torch.ones(64, 64, dtype=torch.bool).tril()
 
 
-def _compare(scores_of: ScoresOf, heads: int = 8, length: int = 64, empty: bool = False, raw: bool = False) -> bool:
+def _compare(
+    scores_of: ScoresOf, heads: int = 8, length: int = 64, empty: bool = False, raw: bool = False, start: int = 0
+) -> bool:
     """Whether the weights (or raw scores) of an implementation are those of ALiBi."""
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 8, length, 16, generator=generator, dtype=torch.float64) * (0.0 if empty else 1.0)
     right = IMPLEMENTATIONS[0]
     visible = _VISIBLE[:length, :length]
     mine, theirs = (s(q, k)[:heads].masked_fill(~visible, 0.0 if raw else -torch.inf) for s in (scores_of, right))
-    return torch.allclose(mine, theirs) if raw else torch.allclose(mine.softmax(-1), theirs.softmax(-1))
+    if not raw:
+        mine, theirs = mine.softmax(-1), theirs.softmax(-1)
+    return torch.allclose(mine[:, start:], theirs[:, start:])
 
 
 def _without_a_mask(scores_of: ScoresOf) -> bool:
@@ -178,6 +201,10 @@ check_is_alibi = Check(
             "your text is too short: a penalty that stops growing at 32 places passes",
             lambda scores_of: _compare(scores_of, length=16),
         ),
+        (
+            "you look at the last query only, and accept one whose first queries pay nothing",
+            lambda scores_of: _compare(scores_of, start=-1),
+        ),
         ("you accept everything", lambda scores_of: True),
         ("you refuse everything", lambda scores_of: False),
         ("yes and no are exchanged", lambda scores_of: not _compare(scores_of)),
@@ -186,12 +213,18 @@ check_is_alibi = Check(
 
 
 def _farthest(
-    delta: float, heads: int, share: float = 0.5, together: str = "any", exchange: bool = False, shift: int = 0
+    delta: float,
+    heads: int,
+    share: float = 0.5,
+    together: str = "any",
+    exchange: bool = False,
+    shift: int = 0,
+    others: bool = True,
 ) -> int:
     rho = (-slopes(heads))[:, None].exp()
     x = torch.arange(2001, dtype=torch.float64)
     w = (1 - rho) * rho**x
-    heard = math.exp(delta) * w >= (1 - w) * share / (1 - share)
+    heard = math.exp(delta) * w >= ((1 - w) * share / (1 - share) if others else share)
     if exchange:
         heard = delta >= slopes(heads)[:, None] * x
     heard = heard.any(0) if together == "any" else heard.all(0)
@@ -212,6 +245,10 @@ check_farthest = Check(
         (
             "one too many: the distance is asked for, not the number of keys",
             lambda delta, heads: _farthest(delta, heads, shift=1),
+        ),
+        (
+            "e^delta w is no share: divide it by the sum of all, 1 - w + e^delta w",
+            lambda delta, heads: _farthest(delta, heads, others=False),
         ),
         (
             "you left out the factor e^delta: the key is not raised",
