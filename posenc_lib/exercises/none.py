@@ -12,11 +12,13 @@ from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.none import NoPosition
 
 
-def _visible(q: Tensor, k: Tensor, last: bool = True, past: bool = False) -> Tensor:
+def _visible(q: Tensor, k: Tensor, last: bool = True, past: bool = False, itself: bool = True) -> Tensor:
     """Which key (columns) a query (rows) may see; ``last``: the queries stand at the last places of the keys."""
     j = torch.arange(k.shape[-2])
     i = j[-q.shape[-2] :] if last else torch.arange(q.shape[-2])
-    return j >= i[:, None] if past else j <= i[:, None]
+    if past:
+        return j >= i[:, None]
+    return j <= i[:, None] if itself else j < i[:, None]
 
 
 def _attend(
@@ -30,10 +32,11 @@ def _attend(
     hidden: float = -math.inf,
     last: bool = True,
     past: bool = False,
+    itself: bool = True,
 ) -> Tensor:
     s = q @ k.mT / q.shape[-1] ** root
     if causal:
-        s = s.masked_fill(~_visible(q, k, last, past), hidden)
+        s = s.masked_fill(~_visible(q, k, last, past, itself), hidden)
     return s.softmax(axis).nan_to_num() @ v
 
 
@@ -52,7 +55,7 @@ check_my_attend = Check(
     cases=[
         (*_three(5, 5, seed=0), False),
         (*_three(2, 6, seed=3), False),
-        (*_three(5, 5, seed=6), True),
+        (*_three(4, 5, seed=6), True),
         (*_three(2, 6, seed=9), True),
     ],
     mistakes=[
@@ -75,6 +78,10 @@ check_my_attend = Check(
         (
             "you hide what comes before a query and let it see what comes after",
             lambda q, k, v, causal: _attend(q, k, v, causal, past=True),
+        ),
+        (
+            "a query may see the key at its own place; hide only those after it, j > i",
+            lambda q, k, v, causal: _attend(q, k, v, causal, itself=False),
         ),
         (
             "right for as many queries as keys; fewer stand at the last places, not at the first",
@@ -112,6 +119,12 @@ def _without_the_last(f: Callable[[Tensor], Tensor], x: Tensor, i: int) -> Tenso
     other = x.clone()
     other[i + 1 :] *= -1
     return (f(other) - f(x))[:i].abs().max()
+
+
+def _only_at(f: Callable[[Tensor], Tensor], x: Tensor, i: int) -> Tensor:
+    other = x.clone()
+    other[i + 1 :] *= -1
+    return (f(other) - f(x))[i].abs().max()
 
 
 def _itself_too(f: Callable[[Tensor], Tensor], x: Tensor, i: int) -> Tensor:
@@ -158,6 +171,10 @@ check_future_leak = Check(
             _without_the_last,
         ),
         (
+            "you look at the output at i only; those before it must not change either",
+            _only_at,
+        ),
+        (
             "you changed token i as well; only those after i",
             _itself_too,
         ),
@@ -199,6 +216,14 @@ check_told_apart = Check(
         (
             "you count places; 5 steps lie between 6 places, and steps are asked for",
             lambda score, resolution: _told_apart(score, resolution) + 1,
+        ),
+        (
+            "one too few: the step from place 0 to place 1 counts, too",
+            lambda score, resolution: max(_told_apart(score, resolution) - 1, 0),
+        ),
+        (
+            "a table of 512 weights has 511 steps; the text has no end",
+            lambda score, resolution: _told_apart(score, resolution, most=511),
         ),
         (
             "right up to 512 places; the text has no end",
