@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from posenc_lib.exercises.check import Check
+from posenc_lib.exercises.check import Check, Function, Verdict
 from posenc_lib.lab.measure import randn
 
 Score = Callable[[Tensor, Tensor, int], float]  # of one query with one key
@@ -40,11 +41,47 @@ def _key_read_as_query(q: Tensor, k: Tensor, table: Tensor) -> Tensor:
     return (q @ k.T + (q @ table.T).gather(1, index) + (k @ table.T).gather(1, index)) / q.shape[1] ** 0.5
 
 
-check_method_4 = Check(
+def _by_rows(q: Tensor, k: Tensor, table: Tensor) -> Tensor:
+    index = _rows(len(q))
+    picked = (q @ table.T).gather(1, index) + (k @ table.T).gather(1, index.T).T
+    return (q @ k.T + picked) / q.shape[1] ** 0.5
+
+
+class _MostAxes(TorchFunctionMode):
+    """Remembers the largest number of axes among the tensors that torch returned."""
+
+    seen = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for x in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(x, Tensor):
+                self.seen = max(self.seen, x.dim())
+        return result
+
+
+class _WithoutPairVectors(Check):
+    """A check that wants the right scores without a tensor with three axes."""
+
+    def verdict(self, candidate: Function) -> Verdict:
+        verdict = super().verdict(candidate)
+        if not verdict.passed:
+            return verdict
+        with _MostAxes() as axes:
+            candidate(*(x.clone() for x in self.cases[0]))
+        if axes.seen <= 2:
+            return verdict
+        return Verdict(False, f"not yet: {_PAIR_VECTORS}")
+
+
+_PAIR_VECTORS = "the scores are right, but there is a tensor with three axes: gather from q @ table.T and k @ table.T"
+
+check_method_4 = _WithoutPairVectors(
     "method_4",
-    _method_4,
+    _by_rows,
     cases=[(randn(L, d, seed=1), randn(L, d, seed=2), randn(2 * L - 1, d, seed=3)) for L, d in ((5, 4), (8, 6))],
     mistakes=[
+        (_PAIR_VECTORS, _method_4),
         (
             "right up to the sign of the distance: row r + L - 1 belongs to r = j - i",
             lambda q, k, table: _method_4(q, k, table, sign=-1),
@@ -68,12 +105,6 @@ check_method_4 = Check(
 )
 
 
-def _by_rows(q: Tensor, k: Tensor, table: Tensor) -> Tensor:
-    index = _rows(len(q))
-    picked = (q @ table.T).gather(1, index) + (k @ table.T).gather(1, index.T).T
-    return (q @ k.T + picked) / q.shape[1] ** 0.5
-
-
 # What the learner's test is asked about. Both orders of the rows are in print, and both are right.
 _IMPLEMENTATIONS: list[Scores] = [
     _method_4,
@@ -84,6 +115,8 @@ _IMPLEMENTATIONS: list[Scores] = [
     lambda q, k, table: _method_4(q, k, table, square=True),
     lambda q, k, table: _method_4(q, k, table, key=-1),
     lambda q, k, table: _method_4(q, k, table, key_sign=-1),
+    lambda q, k, table: q @ k.T / q.shape[1] ** 0.5,
+    lambda q, k, table: torch.zeros(len(q), len(q), dtype=q.dtype),
 ]
 
 
@@ -98,13 +131,30 @@ def _silent(scores: Scores) -> bool:
     return bool((scores(nobody, nobody, randn(9, 4, seed=63)) == 0).all())
 
 
+def _heard(scores: Scores) -> bool:
+    q, k = torch.zeros(5, 4, dtype=torch.float64), randn(5, 4, seed=61)
+    return bool((scores(q, k, randn(9, 4, seed=63)) != 0).any())
+
+
 check_is_method_4 = Check(
     "is_method_4",
-    lambda scores: _silent(scores) and _exchange(scores),
+    lambda scores: _silent(scores) and _heard(scores) and _exchange(scores),
     cases=[(scores,) for scores in _IMPLEMENTATIONS],
     mistakes=[
-        ("one bug gets through: what must the scores be where all words are zero?", _exchange),
-        ("bugs of the key's term get through: what happens to the scores when q and k change places?", _silent),
+        (
+            "one bug gets through: what must the scores be where all words are zero?",
+            lambda scores: _heard(scores) and _exchange(scores),
+        ),
+        (
+            "bugs of the key's term get through: what happens to the scores when q and k change places?",
+            lambda scores: _silent(scores) and _heard(scores),
+        ),
+        (
+            "scores without any position get through: what must a key get from a query that is zero?",
+            lambda scores: _silent(scores) and _exchange(scores),
+        ),
+        ("one question of three: ask also what happens where words are zero", _exchange),
+        ("one question of three: ask also what happens when q and k change places", _silent),
         ("you trust every implementation", lambda scores: True),
         (
             "you trust no implementation: with q and k exchanged, entry (i, j) stands at (j, i)",
@@ -112,7 +162,7 @@ check_is_method_4 = Check(
         ),
         (
             "you refuse right ones: seen from the key the query stands at -r, so the table must be turned round",
-            lambda scores: _silent(scores) and _exchange(scores, turned=False),
+            lambda scores: _silent(scores) and _heard(scores) and _exchange(scores, turned=False),
         ),
     ],
 )
