@@ -121,15 +121,15 @@ def _program(rows: Callable[[Tensor], Tensor], causal: bool = False, scaled: boo
     return attention
 
 
-PROGRAMS = [
-    _program(lambda r: r.clamp(-CLIP, CLIP) + CLIP),
-    _program(lambda r: r.clamp(-CLIP, CLIP - 1) + CLIP),  # one short on the right
-    _program(lambda r: (r.clamp(-CLIP, CLIP) + CLIP + 1) % (2 * CLIP + 1)),  # a row too far
-    _program(lambda r: r.clamp(-CLIP, CLIP) % (2 * CLIP + 1)),  # without + clip
-    _program(lambda r: r.clamp(-CLIP, CLIP) + CLIP, causal=True),
-    _program(lambda r: (-r).clamp(-CLIP, CLIP) + CLIP),  # its own mirror image
-    _program(lambda r: r.clamp(-CLIP, CLIP) + CLIP, scaled=False),
-]
+PROGRAMS = {
+    "right": _program(lambda r: r.clamp(-CLIP, CLIP) + CLIP),
+    "one short on the right": _program(lambda r: r.clamp(-CLIP, CLIP - 1) + CLIP),
+    "a row too far": _program(lambda r: (r.clamp(-CLIP, CLIP) + CLIP + 1) % (2 * CLIP + 1)),
+    "without + c": _program(lambda r: r.clamp(-CLIP, CLIP) % (2 * CLIP + 1)),
+    "causal mask left in": _program(lambda r: r.clamp(-CLIP, CLIP) + CLIP, causal=True),
+    "i - j": _program(lambda r: (-r).clamp(-CLIP, CLIP) + CLIP),  # its own mirror image
+    "without sqrt(d)": _program(lambda r: r.clamp(-CLIP, CLIP) + CLIP, scaled=False),
+}
 
 
 def _gap(
@@ -139,13 +139,14 @@ def _gap(
     key_table: bool = True,
     value_table: bool = True,
     output: bool = True,
+    axis: int = 0,
 ) -> Tensor:
     turned = (texts, texts, texts, key_table, value_table)
-    backwards = attention(*(x.flip(0) if turn else x for x, turn in zip(inputs, turned, strict=True)))
-    return (backwards.flip(0) if output else backwards) - attention(*inputs)
+    backwards = attention(*(x.flip(axis) if turn else x for x, turn in zip(inputs, turned, strict=True)))
+    return (backwards.flip(axis) if output else backwards) - attention(*inputs)
 
 
-def _largest(attention: Attention, *inputs: Tensor, **turned: bool) -> Tensor:
+def _largest(attention: Attention, *inputs: Tensor, **turned: int) -> Tensor:
     return _gap(attention, *inputs, **turned).abs().max()
 
 
@@ -154,7 +155,7 @@ check_mirror_gap = Check(
     _largest,
     cases=[
         (attention, *randn(3, 9, 4, seed=seed), *randn(2, 2 * CLIP + 1, 4, seed=seed + 20))
-        for seed, attention in enumerate(PROGRAMS)
+        for seed, attention in enumerate(PROGRAMS.values())
     ],
     mistakes=[
         (
@@ -171,6 +172,10 @@ check_mirror_gap = Check(
             "reverse the text as well as the tables: q, k and v, and then the outputs",
             lambda *case: _largest(*case, texts=False, output=False),
         ),
+        (
+            "flip(-1) reverses the numbers in each vector, which changes no product; flip(0) reverses the rows",
+            lambda *case: _largest(*case, axis=-1),
+        ),
         ("take the absolute value before the maximum", lambda *case: _gap(*case).max()),
         ("the largest difference, not the mean", lambda *case: _gap(*case).abs().mean()),
         ("the largest difference, not the sum", lambda *case: _gap(*case).abs().sum()),
@@ -182,10 +187,9 @@ check_mirror_gap = Check(
 )
 
 
-def _places(outputs: Tensor, value_table: Tensor) -> Tensor:
-    left, here, right = value_table
-    direction = left - right
-    rest = len(outputs) * outputs - here - (len(outputs) - 1) * right
+def _places(outputs: Tensor, value_table: Tensor, here: int = 1, right: int = 1) -> Tensor:
+    direction = value_table[0] - value_table[2]
+    rest = len(outputs) * outputs - here * value_table[1] - right * (len(outputs) - 1) * value_table[2]
     return rest @ direction / (direction @ direction)
 
 
@@ -215,6 +219,14 @@ check_place_of = Check(
         (
             "the value terms are divided by L; multiply them by it first",
             lambda outputs, value_table: _places(outputs / len(outputs), value_table).round(),
+        ),
+        (
+            "subtract (L - 1) a_1 as well: at place 0 all other keys stand to the right",
+            lambda outputs, value_table: _places(outputs, value_table, right=0).round(),
+        ),
+        (
+            "subtract a_0 as well: each query sees itself",
+            lambda outputs, value_table: _places(outputs, value_table, here=0).round(),
         ),
         (
             "you gave the places 0, 1, 2, ... in the order of the rows; they must be read from the outputs",
