@@ -110,6 +110,10 @@ check_my_two_streams = Check(
             lambda x, w, order, layers: _streams(x, w, order, layers, residual=False),
         ),
         (
+            "only the first layer has run; go through all of them",
+            lambda x, w, order, layers: _streams(x, w, order, layers[:1]),
+        ),
+        (
             "you return g before h",
             lambda x, w, order, layers: _streams(x, w, order, layers).flip(0),
         ),
@@ -141,6 +145,11 @@ def _targets_see_given_only(order: Tensor, given: int) -> Tensor:
     return mask
 
 
+def _first_target_among_given(order: Tensor, given: int) -> Tensor:
+    step = order.argsort().clamp(min=given)
+    return step <= step[:, None]
+
+
 def _without_itself(order: Tensor, given: int) -> Tensor:
     return _partial_mask(order, given) & ~torch.eye(len(order), dtype=torch.bool)
 
@@ -162,6 +171,10 @@ check_partial_mask = Check(
         ("given are the first tokens of the order, not the first places of the text", _by_place),
         ("now the given tokens see the targets: a leak", _everybody_sees_targets),
         ("a target also sees the targets before it in the order", _targets_see_given_only),
+        (
+            "the first target shares the step of the given tokens, so they see it; theirs must be smaller",
+            _first_target_among_given,
+        ),
         ("a token must see itself: this is the content stream", _without_itself),
     ],
 )
