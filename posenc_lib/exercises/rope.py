@@ -111,7 +111,14 @@ def _frequencies(x: Tensor) -> Tensor:
 
 
 def _with_matrices(x: Tensor, positions: Tensor) -> Tensor:
-    return torch.stack([rotation_matrix(int(p), _frequencies(x)) @ row for p, row in zip(positions, x, strict=True)])
+    matrices = [rotation_matrix(int(p), _frequencies(x)).to(x.dtype) for p in positions]
+    return torch.stack([matrix @ row for matrix, row in zip(matrices, x, strict=True)])
+
+
+def _mirrored(x: Tensor, positions: Tensor) -> Tensor:
+    """Columns (cos, sin) and (sin, -cos) in the place of (cos, sin) and (-sin, cos)."""
+    signs = torch.tensor([1.0, -1.0]).to(x).repeat(x.shape[-1] // 2)
+    return rotate(x * signs, positions, _frequencies(x))
 
 
 def _halved_table(x: Tensor, positions: Tensor) -> Tensor:
@@ -124,6 +131,7 @@ ROTATIONS: dict[str, Rotation] = {
     "right": lambda x, p: rotate(x, p, _frequencies(x)),
     "right, with matrices": _with_matrices,
     "theta_t counted from 1": lambda x, p: rotate(x, p, _frequencies(x) * 10_000 ** (2 / x.shape[-1])),
+    "mirrored, then turned": _mirrored,
     "clockwise": lambda x, p: rotate(x, -p, _frequencies(x)),
     "half layout": lambda x, p: rotate(x, p, _frequencies(x), "half"),
     "positions ignored": lambda x, p: rotate(x, torch.arange(len(x)), _frequencies(x)),
@@ -157,10 +165,23 @@ def _relative(f: Rotation, d: int) -> bool:
     return _agree(s[1:, 1:], s[:-1, :-1])
 
 
-check_is_rope = Check(
+class _NamesRotations(Check):
+    """A check of an identity that says which function the identity judges wrongly."""
+
+    def _difference(self, answers: list[Tensor], expected: list[Tensor]) -> str:
+        names = [(name, d) for d in IS_ROPE_WIDTHS for name in ROTATIONS]
+        for (name, d), answer, right in zip(names, answers, expected, strict=True):
+            if answer.shape == right.shape and bool(answer) != bool(right):
+                return f"{self.name}, d = {d}: you call {name!r} {'right' if answer else 'wrong'}"
+        return super()._difference(answers, expected)
+
+
+IS_ROPE_WIDTHS = (6, 16)
+
+check_is_rope = _NamesRotations(
     "is_rope",
     lambda f, d: _one_step(f, d) and _adds(f, d),
-    cases=[(f, d) for d in (6, 16) for f in ROTATIONS.values()],
+    cases=[(f, d) for d in IS_ROPE_WIDTHS for f in ROTATIONS.values()],
     mistakes=[
         ("your identity calls every function right", lambda f, d: True),
         ("your identity calls every function wrong", lambda f, d: False),
@@ -173,12 +194,16 @@ check_is_rope = Check(
             _adds,
         ),
         (
-            "one step is right, and you did not look further: 257 has no place in bfloat16",
+            "one step of one vector is right, and you did not look further: 257 has no place in bfloat16",
             _one_step,
         ),
         (
             "you ask for the positions 0, 1, 2, ... only: a function that ignores its positions passes",
             lambda f, d: _one_step(f, d, (0, 1, 2, 3)),
+        ),
+        (
+            "(1, 0) goes to the right places, and where does (0, 1) go? A mirror before the turn passes",
+            lambda f, d: _one_step(f, d, (1000, 1, 257)),
         ),
     ],
 )

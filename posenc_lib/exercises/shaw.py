@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -146,7 +147,7 @@ def _gap(
     return (backwards.flip(axis) if output else backwards) - attention(*inputs)
 
 
-def _largest(attention: Attention, *inputs: Tensor, **turned: int) -> Tensor:
+def _largest(attention: Attention, *inputs: Tensor, **turned: Any) -> Tensor:
     return _gap(attention, *inputs, **turned).abs().max()
 
 
