@@ -87,6 +87,7 @@ def page_of(notebook: Path, recorded: dict, digest: str, repository: str = "") -
     page, left = nbformat.read(notebook, as_version=4), list(enumerate(recorded["explorers"]))
     page.cells[0].source += f"\n\n{ways_to_run(notebook.name, repository)}"
     for cell in page.cells:
+        cell.source = cell.source.replace("](START.md)", "](index.md)")  # whose content stands there
         if cell.cell_type != "code":
             continue
         for n, output in enumerate(cell.outputs):
@@ -96,7 +97,7 @@ def page_of(notebook: Path, recorded: dict, digest: str, repository: str = "") -
                 cell.outputs[n] = new_output("display_data", shown)
         lines = cell.source.count("\n") + 1
         if "Explorer(" in cell.source or (lines > LONGEST_OPEN and "plt.subplots(" in cell.source):
-            cell.metadata["tags"] = [*cell.metadata.get("tags", []), "hide-input"]
+            cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "hide-input"})
     if left:
         raise ValueError(f"{notebook.name} does not show the explorer with the alt text {left[0][1]['alt']!r}")
     return page
