@@ -20,7 +20,7 @@ from posenc_lib.view.recording import record
 def record_notebook(notebook: Path, folder: Path, digest: str, most: int, pair: int, before: str = "") -> None:
     """Record the explorers of a notebook, each where its cell shows it: later cells may change what it draws.
 
-    A copy of the process records while the notebook goes on.
+    A copy of the process records, so that the notebook goes on as if nobody had looked.
 
     Args:
         notebook: what to run, all of it, in this process.
@@ -48,6 +48,7 @@ def record_notebook(notebook: Path, folder: Path, digest: str, most: int, pair: 
                 (folder / f"{number}.error").write_text(traceback.format_exc())
             finally:
                 os._exit(0)
+        os.waitpid(copies[-1], 0)  # both read the same open files of fonts
 
     cells = nbformat.read(notebook, as_version=4).cells
     shell = InteractiveShell.instance()
@@ -59,8 +60,7 @@ def record_notebook(notebook: Path, folder: Path, digest: str, most: int, pair: 
             done = shell.run_cell(source)
         if not done.success:
             raise RuntimeError(f"{notebook}: a cell failed\n{source}\n{said.getvalue()}")
-    for number, process in enumerate(copies):
-        os.waitpid(process, 0)
+    for number in range(len(copies)):
         if not (folder / f"{number}.json").exists():
             error = folder / f"{number}.error"
             raise RuntimeError(
