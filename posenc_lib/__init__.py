@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from posenc_lib.schemes.huang import Huang as Huang
     from posenc_lib.schemes.kerple import Kerple as Kerple
     from posenc_lib.schemes.learned import Learned as Learned
+    from posenc_lib.schemes.learned_profile import LearnedProfile as LearnedProfile
     from posenc_lib.schemes.music_transformer import MusicTransformer as MusicTransformer
     from posenc_lib.schemes.nezha import Nezha as Nezha
     from posenc_lib.schemes.none import NoPosition as NoPosition
+    from posenc_lib.schemes.path import PaTH as PaTH
     from posenc_lib.schemes.rope import Rotary as Rotary
+    from posenc_lib.schemes.selective import SelectiveRotary as SelectiveRotary
     from posenc_lib.schemes.shaw import Shaw as Shaw
     from posenc_lib.schemes.sinusoidal import Sinusoidal as Sinusoidal
     from posenc_lib.schemes.t5 import T5Bias as T5Bias
@@ -54,12 +57,15 @@ HOMES = {
     "Huang": "schemes.huang",
     "Kerple": "schemes.kerple",
     "Learned": "schemes.learned",
+    "LearnedProfile": "schemes.learned_profile",
     "MRope": "schemes.grid",
     "MusicTransformer": "schemes.music_transformer",
     "Nezha": "schemes.nezha",
     "NoPosition": "schemes.none",
+    "PaTH": "schemes.path",
     "QueryTemperature": "schemes.temperature",
     "Rotary": "schemes.rope",
+    "SelectiveRotary": "schemes.selective",
     "Shaw": "schemes.shaw",
     "Sinusoidal": "schemes.sinusoidal",
     "T5Bias": "schemes.t5",

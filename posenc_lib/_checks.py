@@ -59,6 +59,16 @@ def values(q: Tensor, k: Tensor, v: Tensor) -> None:
     _kind("v", v, q)
 
 
+def sinks(q: Tensor, value: Tensor | None) -> None:
+    """Refuse sinks that do not fit."""
+    if value is None:
+        return
+    validate.floating("sinks", validate.tensor("sinks", value, shape="(H,)"))
+    if value.shape != q.shape[1:2]:
+        raise ValueError(f"sinks must have shape (H,) = ({q.shape[1]},), one per head, got {tuple(value.shape)}")
+    _kind("sinks", value, q)
+
+
 def masks(q: Tensor, k: Tensor, key_padding_mask: Tensor | None, mask: Tensor | None) -> list[Tensor]:
     """Refuse masks that do not fit; return those that are given as conditions broadcastable to (B, H, Lq, Lk)."""
     batch, n_queries, n_keys = len(q), q.shape[2], k.shape[2]

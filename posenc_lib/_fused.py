@@ -17,8 +17,8 @@ def attend(
     """What :func:`posenc_lib.attention.attend` returns for a scheme without the place "value"."""
     scale = here.scheme.scale(q.shape[-1])
     if here.scheme.by_distance and not masks and here.offset is not None:
-        return _by_distance(q, k, v, here, causal, scale)
-    q, k = here.transform(q, k)
+        return _by_distance(q, k, v, here, causal, scale, x)
+    q, k = here.transform(q, k, x)
     bias = here.score_bias(q, k, x)
     if causal and bias is None and not masks and here.offset == 0 and q.shape == k.shape:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)  # torch masks this case itself
@@ -32,7 +32,7 @@ def attend(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=scale)
 
 
-def _by_distance(q: Tensor, k: Tensor, v: Tensor, here: Placed, causal: bool, scale: float) -> Tensor:
+def _by_distance(q: Tensor, k: Tensor, v: Tensor, here: Placed, causal: bool, scale: float, x: Tensor | None) -> Tensor:
     """Attention with one bias per distance, the causal mask among them, read through a view of L numbers, not L x L.
 
     The view has its rows in reverse order, so the queries are reversed too, and the outputs back.
@@ -41,5 +41,5 @@ def _by_distance(q: Tensor, k: Tensor, v: Tensor, here: Placed, causal: bool, sc
     if causal:
         bias = bias.masked_fill(here.distances > 0, -torch.inf)
     attn_mask = toeplitz_rows_reversed(bias, q.shape[2])[None]
-    q, k = here.transform(q, k)
+    q, k = here.transform(q, k, x)
     return F.scaled_dot_product_attention(q.flip(2), k, v, attn_mask=attn_mask, scale=scale).flip(2)

@@ -60,14 +60,16 @@ def weights(
     key_padding_mask: Tensor | None = None,
     mask: Tensor | None = None,
     x: Tensor | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Weights w_ij, the softmax of the scores over the keys that a query may see.
 
     Args:
         q, k, scheme, query_positions, key_positions, x: as in :func:`scores`.
-        causal, key_padding_mask, mask: as in :func:`attend`.
+        causal, key_padding_mask, mask, sinks: as in :func:`attend`.
     Returns:
-        (B, H, Lq, Lk), in the dtype of q; every row adds up to 1, or to 0 if the query sees no key.
+        (B, H, Lq, Lk), in the dtype of q; every row adds up to 1, or to 0 if the query sees no key; with sinks to less
+        than 1.
     Raises:
         ValueError, TypeError: as in :func:`attend`.
     Example:
@@ -79,7 +81,8 @@ def weights(
                   [0.3333, 0.3333, 0.3333]]]])
     """
     here = _checks.placed(q, k, scheme, query_positions, key_positions, x)
-    return _weights(q, k, here, causal, _checks.masks(q, k, key_padding_mask, mask), x)
+    _checks.sinks(q, sinks)
+    return _weights(q, k, here, causal, _checks.masks(q, k, key_padding_mask, mask), x, sinks)
 
 
 def attend(
@@ -93,6 +96,7 @@ def attend(
     key_padding_mask: Tensor | None = None,
     mask: Tensor | None = None,
     x: Tensor | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Attention output o_i = sum_j w_ij (v_j + value_bias_ij).
 
@@ -105,6 +109,8 @@ def attend(
             ``torch.nn.MultiheadAttention``).
         mask: (Lq, Lk) or (B, Lq, Lk) bool, True where the key may be seen; all may if None. It comes on top of the
             other two.
+        sinks: (H,) one number per head that stands in the denominator of the softmax beside the scores. It belongs to
+            no key and has no position: what goes to it is not read (gpt-oss).
     Returns:
         (B, H, Lq, d), in the dtype of q. A query that sees no key gets zeros.
     Raises:
@@ -118,25 +124,31 @@ def attend(
     """
     here = _checks.placed(q, k, scheme, query_positions, key_positions, x)
     _checks.values(q, k, v)
+    _checks.sinks(q, sinks)
     masks = _checks.masks(q, k, key_padding_mask, mask)
-    if "value" not in here.scheme.places:
+    if "value" not in here.scheme.places and sinks is None:
         return _fused.attend(q, k, v, here, causal, masks, x)  # the same without the weights in memory
-    w = _weights(q, k, here, causal, masks, x)
+    w = _weights(q, k, here, causal, masks, x, sinks)
     o = w @ v
     bias = here.value_bias(w, o.shape[-1])  # place 4
     return o if bias is None else o + bias
 
 
 def _scores(q: Tensor, k: Tensor, here: Placed, x: Tensor | None) -> Tensor:
-    q, k = here.transform(q, k)  # place 2
+    q, k = here.transform(q, k, x)  # place 2
     s = q @ k.mT * here.scheme.scale(q.shape[-1])
     bias = here.score_bias(q, k, x)  # place 3
     return s if bias is None else s + bias
 
 
-def _weights(q: Tensor, k: Tensor, here: Placed, causal: bool, masks: list[Tensor], x: Tensor | None) -> Tensor:
+def _weights(
+    q: Tensor, k: Tensor, here: Placed, causal: bool, masks: list[Tensor], x: Tensor | None, sinks: Tensor | None
+) -> Tensor:
     s = _scores(q, k, here, x)
     visible = here.visible(causal, masks)
-    if visible is None:
-        return s.softmax(-1)
-    return s.masked_fill(~visible, -torch.inf).softmax(-1).masked_fill(~visible, 0.0)  # 0 for a query without a key
+    if visible is not None:
+        s = s.masked_fill(~visible, -torch.inf)
+    if sinks is not None:
+        s = torch.cat([s, sinks[:, None, None].expand(*s.shape[:3], 1)], dim=-1)
+    w = s.softmax(-1)[..., : k.shape[2]]
+    return w if visible is None else w.masked_fill(~visible, 0.0)  # 0 for a query without a key

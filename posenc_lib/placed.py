@@ -158,11 +158,12 @@ class Placed:
         conditions = [self.not_after, *masks] if causal else masks
         return reduce(torch.logical_and, conditions) if conditions else None
 
-    def transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Hook 2: queries (B, H, Lq, d) and keys (B, H, Lk, d) with their positions applied."""
+    def transform(self, q: Tensor, k: Tensor, x: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Hook 2: queries (B, H, Lq, d) and keys (B, H, Lk, d) with their positions applied; x as in ``score_bias``."""
         if "query and key" not in self.scheme.places:
             return q, k
-        return self.scheme.transform_query(q, self.query_tokens), self.scheme.transform_key(k, self.key_tokens)
+        query_tokens, key_tokens = self.scheme.read_tokens(x, self.query_tokens, self.key_tokens)
+        return self.scheme.transform_query(q, query_tokens), self.scheme.transform_key(k, key_tokens)
 
     def score_bias(self, q: Tensor, k: Tensor, x: Tensor | None) -> Tensor | None:
         """Hook 3 for transformed q and k, in their dtype, or None; x (B, Lk, D) for a scheme that reads the text."""

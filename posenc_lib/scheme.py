@@ -135,11 +135,15 @@ class PositionScheme(nn.Module):
         """Hook 2 for keys."""
         return self.transform(k, token)
 
-    def read(self, x: Tensor | None, pair: Any) -> Any:
-        """What the text adds to ``per_pair``: x (B, Lk, D) are the hidden states of the keys, once per layer.
+    def read_tokens(self, x: Tensor | None, query_token: Any, key_token: Any) -> tuple[Any, Any]:
+        """What the text adds to ``per_token``: x (B, Lk, D) are the hidden states of the keys, once per layer.
 
-        Most schemes do not read; they return ``pair`` as it is.
+        Most schemes do not read; they return what they are given, for queries and for keys.
         """
+        return query_token, key_token
+
+    def read(self, x: Tensor | None, pair: Any) -> Any:
+        """What the text adds to ``per_pair``: as ``read_tokens``, for hooks 3 and 4."""
         return pair
 
     def score_bias(self, q: Tensor, k: Tensor, pair: Any) -> Tensor | None:

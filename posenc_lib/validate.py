@@ -127,6 +127,14 @@ def heads(name: str, value: Tensor, num_heads: int | None, head_dim: int) -> Ten
     return value
 
 
+def hidden(x: Tensor | None, dim: int, reader: object) -> Tensor:
+    """Hidden states x (B, Lk, ``dim``), which the scheme ``reader`` needs."""
+    if x is None:
+        name = type(reader).__name__
+        raise ValueError(f"x must be the hidden states (B, Lk, D) of the keys, because {name} reads them, got None")
+    return last_axis("x", x, dim)
+
+
 def embedded(x: Tensor, positions: Tensor, dim: int) -> None:
     """Input x (B, L, ``dim``) of real numbers, and integer positions (L,) or (B, L) for it."""
     floating("x", tensor("x", x, shape="(B, L, D)"))

@@ -1,4 +1,7 @@
-"""What all tests share: random numbers that repeat, one thread, and the devices to run on."""
+"""What all tests share: random numbers that repeat, one thread, the devices to run on, and a table at the end."""
+
+import re
+from collections import defaultdict
 
 import hypothesis
 import pytest
@@ -30,3 +33,19 @@ def _seed():
 @pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=NEEDS_CUDA)])
 def device(request) -> torch.device:
     return torch.device(request.param)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """The types of configuration whose attention was reproduced in this run, and how."""
+    ways = {"whole_text": "whole", "with_a_cache": "cache", "with_padding_on_the_left": "padding"}
+    agreed = defaultdict(set)
+    for report in terminalreporter.getreports("passed"):
+        found = re.search(r"test_configs\.py::test_(\w+?)(?:\[(?:file-|as saved again-)?(.*)\])?$", report.nodeid)
+        if report.when == "call" and found and found[1] in (*ways, "t5", "deberta", "xlnet", "falcon_with_alibi"):
+            agreed[found[2] if found[1] in ways else found[1]].add(ways.get(found[1], "whole"))
+    if agreed:
+        terminalreporter.section("attention of transformers, from configurations")
+        for name, how in sorted(agreed.items()):
+            terminalreporter.write_line(
+                f"{name:<24} {' '.join(f'{way:<8}' if way in how else ' ' * 8 for way in ways.values())}"
+            )

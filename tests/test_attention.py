@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
 from posenc_lib.attention import attend, scores, weights
 from posenc_lib.lab.model import TinyTransformer
@@ -16,6 +18,7 @@ from posenc_lib.scheme import DistanceBias, PositionScheme
 from posenc_lib.schemes.alibi import Alibi
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
+from posenc_lib.schemes.shaw import Shaw
 
 SCALE = 0.3
 
@@ -493,3 +496,50 @@ def test_a_value_bias_for_other_heads_is_refused_rather_than_stretched():
     scheme.value_bias = lambda *args: torch.zeros(1, 2, 5, 4)
     with pytest.raises(ValueError, match=r"value_bias must fit \(1, 1, 5, 4\), got \(1, 2, 5, 4\)"):
         attend(q, q, q, scheme)
+
+
+@pytest.mark.parametrize("scheme", [Rotary(4), Shaw(4, 3)], ids=["no value term", "value term"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_sink_is_a_key_that_nobody_reads(scheme, dtype):
+    """Against one more logit by hand: it takes its part of the softmax, and what is left is not scaled up."""
+    scheme = scheme.to(dtype).requires_grad_(False)
+    q, k, v = (torch.randn(2, 3, n, 4, dtype=dtype) for n in (5, 7, 7))
+    sinks = torch.tensor([-1.0, 0.0, 3.0], dtype=dtype)
+    padding = torch.zeros(2, 7, dtype=torch.bool)
+    padding[1, :2] = True
+    w = weights(q, k, scheme, causal=True, key_padding_mask=padding, sinks=sinks)
+    seen = (torch.arange(7) <= torch.arange(2, 7)[:, None]) & ~padding[:, None, None]
+    e = scores(q, k, scheme).double().exp() * seen
+    by_hand = e / (e.sum(-1, keepdim=True) + sinks.double().exp()[:, None, None])
+    torch.testing.assert_close(w.double(), by_hand, rtol=0, atol=1e-6 if dtype == torch.float32 else 1e-12)
+    o = attend(q, k, v, scheme, causal=True, key_padding_mask=padding, sinks=sinks)
+    bias = scheme.at(5, 7, like=q).value_bias(w, 4) if "value" in scheme.places else None
+    torch.testing.assert_close(o, w @ v if bias is None else w @ v + bias, rtol=0, atol=1e-5)
+    assert o.dtype == dtype and (w.sum(-1) < 1).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype, near", [(torch.float64, 1e-12), (torch.float32, 2e-6)], ids=str)
+def test_sinks_are_those_of_gpt_oss(dtype, near, causal):
+    class Layer:  # what the attention of transformers asks of it
+        num_key_value_groups, training = 1, False
+        sinks = torch.tensor([-1.0, 0.0, 3.0], dtype=dtype)
+
+    q, k, v = (torch.randn(2, 3, n, 4, dtype=dtype) for n in (4, 7, 7))
+    hidden = torch.ones(4, 7, dtype=torch.bool).triu(4 if causal else 7)
+    added = torch.zeros(4, 7, dtype=dtype).masked_fill(hidden, -torch.inf)
+    o, w = eager_attention_forward(Layer(), q, k, v, added, scaling=0.5)
+    sinks = {"causal": causal, "sinks": Layer.sinks}
+    torch.testing.assert_close(weights(q, k, NoPosition(), **sinks), w, rtol=0, atol=near)
+    torch.testing.assert_close(attend(q, k, v, NoPosition(), **sinks), o.transpose(1, 2), rtol=0, atol=near)
+
+
+def test_sinks_that_do_not_fit_are_refused():
+    q = torch.ones(1, 2, 3, 4)
+    for call in (weights, partial(attend, v=q)):
+        with pytest.raises(ValueError, match=r"sinks must have shape \(H,\) = \(2,\), one per head, got \(3,\)"):
+            call(q, q, scheme=NoPosition(), sinks=torch.zeros(3))
+        with pytest.raises(TypeError, match="sinks must hold floating-point numbers"):
+            call(q, q, scheme=NoPosition(), sinks=torch.zeros(2, dtype=torch.int64))
+        with pytest.raises(ValueError, match="sinks must have the dtype"):
+            call(q, q, scheme=NoPosition(), sinks=torch.zeros(2).double())

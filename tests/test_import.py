@@ -30,12 +30,12 @@ MAY_READ = {
     "configs": {"validate", "relative", "scheme", "attention", "schemes"},
     "lab": {"validate", "relative", "placed", "scheme", "attention", "schemes", "device"},
     "view": {"validate", "relative", "scheme", "schemes"},
-    "exercises": {"validate", "relative", "scheme", "attention", "schemes", "lab"},
+    "exercises": {"validate", "relative", "scheme", "attention", "schemes", "configs", "lab"},
 }
 # Where the mathematics of one scheme is a part of the other; a module that does not stand here may read any.
 SCHEMES_MAY_READ: dict[str, set[str]] = {
     **{name: set() for name in ("none", "sinusoidal", "learned", "shaw", "music_transformer", "huang", "deberta")},
-    **{name: set() for name in ("t5", "alibi", "kerple", "fire", "fox", "cope")},
+    **{name: set() for name in ("t5", "alibi", "kerple", "fire", "fox", "cope", "learned_profile", "path")},
     "context_extension": {"sinusoidal"},
     "rope": {"context_extension"},
     "nezha": {"shaw", "sinusoidal"},
@@ -44,11 +44,13 @@ SCHEMES_MAY_READ: dict[str, set[str]] = {
     "tener": {"transformer_xl", "sinusoidal"},
     "xpos": {"rope"},
     "decoupled": {"rope", "context_extension"},
+    "selective": {"fox", "rope"},  # a product over the tokens passed: of rotations, not of gates
     "temperature": {"none"},
     "grid": {"rope"},
 }
 # What a room may read of what is installed; the others may read torch.
 PACKAGES = {
+    "configs": {"torch", "safetensors", "huggingface_hub"},
     "lab": {"torch", "joblib", "tqdm"},
     "view": {
         *("torch", "numpy", "matplotlib", "cycler", "ipywidgets", "traitlets", "anywidget", "IPython", "PIL"),
@@ -56,7 +58,8 @@ PACKAGES = {
     },
 }
 README = (ROOT.parent / "README.md").read_text(encoding="utf-8")
-COURSE = set().union(*PACKAGES.values()) - {"torch", "numpy"}
+OPTIONAL = {"safetensors", "huggingface_hub"}  # whoever reads trained numbers is told to install them
+COURSE = set().union(*PACKAGES.values()) - {"torch", "numpy"} - OPTIONAL
 
 
 def imports(source: str) -> set[str]:
@@ -153,7 +156,8 @@ def run(program: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
 
-WITHOUT_COURSE = f"import sys; sys.modules |= dict.fromkeys({sorted(COURSE)}); "  # importing one raises ImportError
+# importing one raises ImportError
+WITHOUT_COURSE = f"import sys; sys.modules |= dict.fromkeys({sorted(COURSE | OPTIONAL)}); "
 
 
 def test_all_but_training_and_pictures_works_without_the_course():
@@ -218,3 +222,18 @@ def test_readme_shows_lines_and_a_model_that_run():
 
 def test_readme_names_the_version():
     assert f"Version\n> {posenc_lib.__version__}, " in README
+
+
+def test_every_room_and_every_file_is_installed():
+    """What ``pip install .`` takes along is all that lies in the library."""
+    setuptools = tomllib.loads((ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    rooms = {".".join(("posenc_lib", *path.parent.relative_to(ROOT).parts)) for path in ROOT.rglob("__init__.py")}
+    assert sorted(setuptools["packages"]) == sorted(rooms)
+    data = {
+        path
+        for room, names in setuptools["package-data"].items()
+        for name in names
+        for path in (ROOT.parent / room.replace(".", "/")).glob(name)
+    }
+    others = {path for path in ROOT.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert others == data

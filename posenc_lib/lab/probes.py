@@ -45,7 +45,7 @@ def places(scheme: PositionScheme) -> list[str]:
     """Where position enters: some of "input", "query and key", "score", "value"."""
     x, q, p = randn(1, 9, D, seed=2), randn(1, H, 9, d, seed=3), torch.arange(9)
     here = scheme.at(p, like=q)
-    turned = here.transform(q, q)
+    turned = here.transform(q, q, x)
     dot = turned[0] @ turned[1].mT * scheme.scale(d)
     found = {
         "input": not torch.equal(scheme.embed(x, p), x),
@@ -65,8 +65,8 @@ def shift_invariant(scheme: PositionScheme) -> bool:
 
 def symmetric(scheme: PositionScheme) -> bool:
     """Whether the same word scores the same k places to the left and k places to the right."""
-    x, y, k = randn(1, D, seed=5), randn(1, D, seed=6), torch.arange(1, 12)
-    here, words = torch.tensor([20]), y.expand(11, D)
+    x, y, k = randn(1, D, seed=5), randn(1, D, seed=6), torch.arange(12)
+    here, words = torch.tensor([20]), torch.cat([x, y.expand(11, D)])  # a query is the first of its keys
     left, right = (score_of(scheme, x, words, here, here + side * k) for side in (-1, 1))
     return bool((left - right).abs().max() < WITHIN)
 
@@ -95,8 +95,9 @@ def bounded(scheme: PositionScheme) -> bool:
     plain = NoPosition()
     change = []
     for reach in (max(20, round(far**0.25)), far):
-        here, keys = torch.tensor([reach]), torch.linspace(0, reach // 2, 200).long().unique()
-        with_position, without = (score_of(s, x, y[: len(keys)], here, keys) for s in (scheme, plain))
+        here, old = torch.tensor([reach]), torch.linspace(0, reach // 2, 200).long().unique()
+        keys, words = torch.cat([here, old]), torch.cat([x, y[: len(old)]])  # a query is the first of its keys
+        with_position, without = (score_of(s, x, words, here, keys)[..., 1:] for s in (scheme, plain))
         change.append((with_position - without).abs().max())
     return bool(change[1] <= 2.5 * change[0])
 
@@ -104,7 +105,7 @@ def bounded(scheme: PositionScheme) -> bool:
 def keeps_norms(scheme: PositionScheme) -> bool:
     """Whether words, queries and keys have the same length after hooks 1 and 2 as before."""
     x, q, p = randn(1, 30, D, seed=10), randn(1, H, 30, d, seed=11), torch.arange(30)
-    turned_q, turned_k = scheme.at(p, like=q).transform(q, q)
+    turned_q, turned_k = scheme.at(p, like=q).transform(q, q, x)
     pairs = ((scheme.embed(x, p), x), (turned_q, q), (turned_k, q))
     return all(torch.allclose(y.norm(dim=-1), z.norm(dim=-1), rtol=1e-12) for y, z in pairs)
 

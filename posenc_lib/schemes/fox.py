@@ -22,6 +22,31 @@ from posenc_lib.relative import relative_gather
 from posenc_lib.scheme import PositionScheme
 
 
+def running_sums(values: Tensor, query_positions: Tensor, key_positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums of ``values`` over the keys up to the position of each query, and up to that of each key.
+
+    Args:
+        values: (B, N, Lk) numbers of the keys.
+        query_positions: (Lq,) or (B, 1, Lq) integers.
+        key_positions: (Lk,) or (B, 1, Lk) integers, in any order; keys at the same position count together.
+    Returns:
+        (B, N, Lq) and (B, N, Lk), in the dtype of ``values``.
+    Raises:
+        ValueError: shapes that do not fit.
+        TypeError: positions that are no integers.
+    Example:
+        >>> running_sums(torch.tensor([[[1.0, 2.0, 4.0]]]), torch.tensor([9]), torch.tensor([2, 0, 1]))
+        (tensor([[[7.]]]), tensor([[[7., 2., 6.]]]))
+    """
+    i = validate.positions("query_positions", query_positions).long()
+    j = validate.positions("key_positions", key_positions, length=values.shape[-1]).long()
+    ordered, order = j.sort(dim=-1)
+    c = F.pad(relative_gather(values, order).cumsum(-1), (1, 0))  # entry n: the sum over the first n keys
+    i = i if ordered.dim() == 1 else i.expand(*ordered.shape[:-1], -1)
+    c_i, c_j = (relative_gather(c, torch.searchsorted(ordered, p.contiguous(), right=True)) for p in (i, j))
+    return c_i, c_j
+
+
 def forgetting(log_gates: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
     """Sum of ``log_gates`` over the keys between j and i: those after the earlier and up to the later of the two.
 
@@ -41,12 +66,7 @@ def forgetting(log_gates: Tensor, query_positions: Tensor, key_positions: Tensor
         tensor([[[[0.0500, 0.1000, 1.0000]]]])
     """
     validate.floating("log_gates", validate.tensor("log_gates", log_gates, shape="(B, H, Lk)"))
-    i = validate.positions("query_positions", query_positions).long()
-    j = validate.positions("key_positions", key_positions, length=log_gates.shape[-1]).long()
-    ordered, order = j.sort(dim=-1)
-    c = F.pad(relative_gather(log_gates, order).cumsum(-1), (1, 0))  # entry n: the sum over the first n keys
-    i = i if ordered.dim() == 1 else i.expand(*ordered.shape[:-1], -1)
-    c_i, c_j = (relative_gather(c, torch.searchsorted(ordered, p.contiguous(), right=True)) for p in (i, j))
+    c_i, c_j = running_sums(log_gates, query_positions, key_positions)
     return -(c_i[..., :, None] - c_j[..., None, :]).abs()
 
 
@@ -84,9 +104,7 @@ class Fox(PositionScheme):
 
     def read(self, x: Tensor | None, pair: tuple[Tensor, Tensor]) -> Tensor:
         """(B, H, Lq, Lk) what is forgotten, from the hidden states x (B, Lk, D) of the keys."""
-        if x is None:
-            raise ValueError("x must be the hidden states (B, Lk, D) of the keys, because Fox reads them, got None")
-        validate.last_axis("x", x, self.dim)
+        x = validate.hidden(x, self.dim, self)
         log_gates = F.logsigmoid(self.gate(x.to(self.gate.weight))).mT
         return forgetting(log_gates.to(torch.promote_types(x.dtype, torch.float32)), *pair)
 

@@ -91,6 +91,11 @@ class QueryTemperature(PositionScheme):
         """Hook 2 of the scheme."""
         return self.scheme.transform_key(k, token[0])
 
+    def read_tokens(self, x: Tensor | None, query_token: Any, key_token: Any) -> tuple[Any, Any]:
+        """What the scheme reads, and the factors."""
+        query, key = self.scheme.read_tokens(x, query_token[0], key_token[0])
+        return (query, query_token[1]), (key, key_token[1])
+
     def read(self, x: Tensor | None, pair: Any) -> Any:
         """What the scheme reads."""
         return self.scheme.read(x, pair)

@@ -13,6 +13,7 @@ from posenc_lib.schemes.grid import AxialRotary, MRope, grid_coordinates
 from posenc_lib.schemes.learned import positions_without_padding
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
+from posenc_lib.schemes.selective import SelectiveRotary
 from posenc_lib.schemes.shaw import Shaw
 from posenc_lib.schemes.sinusoidal import Sinusoidal
 from posenc_lib.schemes.t5 import T5Bias
@@ -31,6 +32,7 @@ REACHED = {
     "score": partial(T5Bias, 4),
     "value": partial(Shaw, 16, 4),
     "the text": partial(Fox, 64, 4),
+    "the text, for queries and keys": partial(SelectiveRotary, 64, 4, 16),
     "a grid": partial(MRope, 16, (2, 3, 3)),
 }
 
@@ -75,6 +77,10 @@ class Reader(PositionScheme):
         super().__init__()
         self.words = []
 
+    def read_tokens(self, x, query_token, key_token):
+        self.words.append(x)
+        return query_token, key_token
+
     def read(self, x, pair):
         self.words.append(x)
         return pair
@@ -88,8 +94,9 @@ def test_a_scheme_reads_in_every_layer_what_queries_and_keys_are_made_of():
     for block in model.blocks:
         block.qkv.register_forward_pre_hook(lambda module, inputs: made_of.append(inputs[0]))
     model(tokens)
-    assert len(scheme.words) == len(made_of) == 3
-    assert all(torch.equal(read, x) for read, x in zip(scheme.words, made_of, strict=True))
+    assert len(made_of) == 3
+    assert len(scheme.words) == 6  # for queries and keys, then for pairs
+    assert all(torch.equal(read, made_of[n // 2]) for n, read in enumerate(scheme.words))
 
 
 @torch.no_grad()
@@ -186,3 +193,64 @@ def test_accuracy_counts_scored_places_only():
 
     assert accuracy(Echo(), half_scored, 10) == 0.75
     assert accuracy(Echo(), lambda *args: copy_back(*args, back=0), 10) == 1.0
+
+
+@torch.no_grad()
+def test_every_layer_has_the_scheme_and_the_window_of_its_place_in_the_list():
+    """The model with a list against one layer after the other by hand."""
+    schemes, windows = [Sinusoidal(64), Rotary(16), T5Bias(4)], [2, None, 3]
+    model = TinyTransformer(schemes, 9, num_layers=3, windows=windows).double()
+    tokens, p = torch.randint(9, (2, 7)), torch.arange(7)
+    x = schemes[0].embed(model.embedding(tokens), p)
+    for block, scheme, window in zip(model.blocks, schemes, (2, 7, 3), strict=True):
+        near = (p[:, None] - p).abs() < window
+        x = block(x, scheme.at(7, like=x), None, near)
+    torch.testing.assert_close(model(tokens), model.answer(model.norm(x)), rtol=0, atol=1e-12)
+    assert model.schemes == schemes
+    turned = TinyTransformer(schemes[::-1], 9, num_layers=3, windows=windows[::-1]).double()
+    assert (model(tokens) - turned(tokens)).abs().max() > 1e-3
+    assert [name for name, _ in model.named_parameters() if name.startswith("scheme")] == ["scheme.2.weight"]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_window_hides_what_is_further_away(causal):
+    model = TinyTransformer(NoPosition(), 9, num_layers=2, causal=causal, windows=[3, 3]).double()
+    tokens = torch.randint(9, (1, 12))
+    other = tokens.clone()
+    other[0, 5] = (tokens[0, 5] + 1) % 9
+    changed = ((model(tokens) - model(other)).abs().amax(-1)[0] > 1e-12).nonzero().flatten().tolist()
+    assert changed == list(range(5 if causal else 1, 10))  # two layers reach 2 (3 - 1) tokens
+
+
+@torch.no_grad()
+def test_a_sink_takes_attention_and_has_no_position():
+    tokens = torch.randint(9, (2, 6))
+    plain, with_sinks = (TinyTransformer(Rotary(16), 9, sinks=sinks).double().eval() for sinks in (False, True))
+    for block in with_sinks.blocks:
+        block.sinks.fill_(-torch.inf)
+    torch.testing.assert_close(with_sinks(tokens), plain(tokens), rtol=0, atol=1e-12)
+    for block in with_sinks.blocks:
+        block.sinks.fill_(2.0)
+    logits = with_sinks(tokens)
+    assert (logits - plain(tokens)).abs().max() > 1e-3
+    torch.testing.assert_close(with_sinks(tokens, torch.arange(6) + 1000), logits, rtol=0, atol=1e-9)
+    assert [tuple(block.sinks.shape) for block in with_sinks.blocks] == [(4,)] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"scheme": [NoPosition()]}, ValueError, "scheme must have one entry for each of 2 layers, got 1"),
+        (
+            {"scheme": [NoPosition(), None]},
+            TypeError,
+            "scheme must be a PositionScheme or a list of them, got NoneType",
+        ),
+        ({"windows": [1, 2, 3]}, ValueError, "windows must have one entry for each of 2 layers, got 3"),
+        ({"windows": [None, 0]}, ValueError, "windows must be at least 1, got 0"),
+    ],
+)
+def test_lists_that_fit_no_layers_are_refused(options, error, words):
+    with pytest.raises(error, match=words):
+        TinyTransformer(**{"scheme": NoPosition(), "vocabulary": 4} | options)

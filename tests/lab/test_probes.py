@@ -35,6 +35,9 @@ EXPECTED = {
     "Rotary": ("query and key", True, False, True, None, True, True, 0),
     "XPos": ("query and key", True, False, False, None, False, True, 0),
     "Fox": ("score", True, False, False, None, True, True, 64 * 4 + 4),
+    "SelectiveRotary": ("query and key", True, False, True, None, True, True, (64 + 1) * 4 * 8),
+    "PaTH": ("score", True, False, True, None, True, True, 64 * 64 + 64 * 4 + 4),
+    "LearnedProfile": ("score", True, False, True, None, True, False, 16 * (64 * 4 + 1024)),
     "MRope": ("query and key", True, False, True, None, True, True, 0),
     "AxialRotary": ("query and key", True, False, True, None, True, True, 0),
 }
