@@ -3,13 +3,12 @@
 import json
 import re
 import time
-from pathlib import Path
 
 import pytest
 import torch
 import transformers
 
-from posenc_lib.configs import scheme_of
+from posenc_lib.configs import public_models, scheme_of, shipped
 from posenc_lib.configs.__main__ import main
 from posenc_lib.schemes.decoupled import decoupled_key
 from posenc_lib.schemes.learned import positions_without_padding
@@ -544,7 +543,7 @@ def test_the_command_names_what_matters(tmp_path, capsys):
         assert part in words
 
 
-MODELS = json.loads((Path(__file__).parents[1] / "notebooks" / "models.json").read_text(encoding="utf-8"))
+MODELS = public_models()
 
 
 def test_public_models_are_many_and_say_where_they_were_read():
@@ -559,3 +558,16 @@ def test_the_command_reads_every_field_of_a_public_model(model, tmp_path, capsys
     assert main([str(tmp_path)]) == 0
     said = capsys.readouterr()
     assert said.err == "" and said.out.endswith("Every field that concerns position was read.\n")
+
+
+def test_what_shipped_when_says_where_it_was_read():
+    """An arXiv number holds the month."""
+    rows = shipped()
+    assert len({row["model"] for row in rows}) == len(rows) >= 20
+    numbers = 0
+    for row in rows:
+        assert re.fullmatch(r"https://\S+", row["address"]) and re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", row["month"])
+        if number := re.fullmatch(r"https://arxiv\.org/abs/(\d\d)(\d\d)\.\d{5}", row["address"]):
+            numbers += 1
+            assert row["month"] == f"20{number[1]}-{number[2]}"
+    assert numbers >= 15

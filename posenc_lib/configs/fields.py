@@ -104,7 +104,7 @@ def layers_of(fields: Fields) -> int:
 
 def sizes(fields: Fields) -> tuple[int, int, int]:
     """Width of the model, heads, width of a head."""
-    width = fields.number("hidden_size", "n_embd", "d_model", most="width")
+    width = fields.number("hidden_size", "n_embd", "d_model", "dim", most="width")
     heads = fields.number("num_attention_heads", "n_head", "n_heads", "num_heads", most="heads")
     head_dim = fields.number("head_dim", "d_kv", "d_head", "attention_head_size", most="width", default=width // heads)
     return width, heads, head_dim

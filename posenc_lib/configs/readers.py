@@ -62,7 +62,8 @@ def _without_numbers(scheme_class: type[S], *arguments: Any, numbers: int) -> S:
 
 def _learned(fields: Fields, *names: str, extra: int = 0) -> Learned:
     """A learned table of so many positions."""
-    width, rows = sizes(fields)[0], fields.number(*names, most="positions") + extra
+    width = fields.number("embedding_size", most="width", default=sizes(fields)[0])
+    rows = fields.number(*names, most="positions") + extra
     return _without_numbers(Learned, width, rows, numbers=rows * width)
 
 
@@ -87,11 +88,13 @@ def _added(table: Learned, **others: Any) -> Reading:
 
 
 FULL, SLIDING = "full_attention", "sliding_attention"
-ROPE, EXTENDED, NOTHING = "13_rope", "14_context_extension", "00_none"
+ROPE, EXTENDED, NOTHING, IN_USE = "13_rope", "14_context_extension", "00_none", "18_in_use"
 
 
 def _rotating(scheme: Rotary, **others: Any) -> Reading:
-    return _plain(scheme, notebook=EXTENDED if scheme.rope_scaling else ROPE, **others)
+    method = scheme.rope_scaling["rope_type"] if isinstance(scheme.rope_scaling, dict) else None
+    here = isinstance(scheme, DecoupledRotary) or method == "proportional"
+    return _plain(scheme, notebook=IN_USE if here else EXTENDED if method else ROPE, **others)
 
 
 @reads("gpt2", "openai-gpt")
@@ -395,7 +398,9 @@ def _llama4(fields: Fields, layer: int, length: int | None) -> Reading:
     )
     if rotates:
         return _rotating(scheme, chunk=chunk)
-    return _plain(QueryTemperature(step, beta, first=1) if tuned else NoPosition(), notebook=NOTHING, chunk=chunk)
+    if tuned:
+        return _plain(QueryTemperature(step, beta, first=1), notebook=IN_USE, chunk=chunk)
+    return _plain(NoPosition(), notebook=NOTHING, chunk=chunk)
 
 
 @reads("gpt_oss")
