@@ -90,11 +90,11 @@ def ratios(pixels: int) -> Iterator[tuple[str, str, float]]:
             visit.run_all()
             usual = visit.cell(len(notebook.cells) - 1).locator(".noUi-handle")
             for explorer in visit.explorers():
+                usual.scroll_into_view_if_needed()
+                least = milliseconds(usual)
                 for slider in explorer.sliders:
                     slider.handle.scroll_into_view_if_needed()
-                    label, answer = slider.label().text_content(), milliseconds(slider.handle)
-                    usual.scroll_into_view_if_needed()
-                    yield path.stem, label, answer / milliseconds(usual)
+                    yield path.stem, slider.label().text_content(), milliseconds(slider.handle) / least
             visit.close()
 
 
@@ -106,7 +106,7 @@ WATCH_KEYS = """box => {
     box.addEventListener('keydown', () => (start = performance.now()), true);
     new MutationObserver(async () => {
         const asked = start;
-        await image.decode().catch(() => null);
+        if (!image.complete) await new Promise(done => image.addEventListener('load', done, {once: true}));
         await new Promise(requestAnimationFrame);
         answers.push(performance.now() - asked);
     }).observe(image, {attributes: true, attributeFilter: ['src']});

@@ -158,8 +158,8 @@ def test_the_page_loads_nothing_and_shows_pictures_and_formulas(browser, full):
     assert len(widths) > 1
     sizes = page.evaluate("[...document.querySelectorAll('math')].map(math => math.getBoundingClientRect().height)")
     assert len(sizes) > 50
-    matrix = page.locator("math:has(mtable)").first.bounding_box()
-    assert matrix["height"] > 30  # two lines of it
+    first, second = (row.bounding_box() for row in page.locator("math:has(mtable)").first.locator("mtr").all())
+    assert second["y"] >= first["y"] + 0.9 * first["height"] > first["y"]  # one row stands below the other
     assert "$" not in page.locator("main div.answer").first.inner_text()
 
 

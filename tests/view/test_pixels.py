@@ -44,7 +44,12 @@ def test_what_is_opaque_is_kept_and_what_is_not_is_close(write):
     assert len(np.unique(seen[..., 3])) <= 32
 
 
-def test_more_colours_than_a_palette_holds():
-    few, many = png(layer(200)), png(layer(2000))
-    assert (Image.open(BytesIO(few)).format, Image.open(BytesIO(many)).format) == ("PNG", "WEBP")
-    assert np.array_equal(read(many), read(webp(layer(2000))))
+@pytest.mark.parametrize("shape", [(40, 61), (1, 2440), (2440, 1)])
+def test_more_colours_than_a_palette_holds(shape):
+    few, many = png(layer(200, *shape)), png(layer(2000, *shape))
+    opened = [Image.open(BytesIO(file)) for file in (few, many)]
+    assert [(picture.format, picture.mode) for picture in opened] == [("PNG", "P"), ("PNG", "RGBA")]
+    opened[1].verify()  # the sums that a reader may check
+    seen, other = read(many), read(webp(layer(2000, *shape)))
+    there = seen[..., 3] > 0
+    assert np.array_equal(seen[..., 3], other[..., 3]) and np.array_equal(seen[there], other[there])
