@@ -4,7 +4,8 @@
 
 Running it twice changes nothing. Two kinds of output would differ from run to run or from machine to machine, and are
 kept as they were for as long as the source of their cell is the same: everything below a cell tagged
-``nbval-ignore-output``, and the bytes of a picture whose digest is the same. To renew them, clear the outputs first.
+``nbval-ignore-output``, and the bytes of a picture whose digest is the same and that differs by no more than fonts and
+edges do. To renew them, clear the outputs first.
 
 Of the metadata of a cell its tags are kept. A code cell tagged ``hide-input`` is folded, which the static pages read
 from the tag and JupyterLab from ``jupyter.source_hidden``.
@@ -141,7 +142,14 @@ def _keep(before: list, now: list, everything: bool) -> list:
     if everything and before and not any(o.output_type == "error" or o.get("name") == "stderr" for o in before):
         return before
     pairs = zip_longest(before[: len(now)], now)
-    return [old if old and _without_picture(old) == _without_picture(new) else new for old, new in pairs]
+    return [old if old and _says_the_same(old, new) else new for old, new in pairs]
+
+
+def _says_the_same(old: NotebookNode, new: NotebookNode) -> bool:
+    if _without_picture(old) != _without_picture(new):
+        return False
+    both = zip(rules.pictures([old]), rules.pictures([new]), strict=True)
+    return all(rules.difference(*pair) is None for pair in both)
 
 
 def _without_picture(output: NotebookNode) -> dict:

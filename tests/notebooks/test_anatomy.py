@@ -326,12 +326,19 @@ def short(nb):
     return [f"{n} {what}, at most {most}" for what, n, most in counts if n > most and is_counted(nb)]
 
 
+def plots(cell: NotebookNode) -> bool:
+    """Whether a cell draws: its source says so, or a picture stands below it that is not the pictogram's."""
+    pictures = any("image/png" in output.get("data", {}) for output in cell.outputs)
+    drawn = pictures and not re.search(r"^pictogram\(", cell.source, re.MULTILINE)
+    return bool(drawn or PLOTTING.search(cell.source))
+
+
 def plotting_is_folded(nb):
     faults = []
     for number, cell in enumerate(nb.cells):
         if cell.cell_type == "code" and "hide-input" not in cell.metadata.get("tags", []):
             lines = sum(bool(line.strip()) for line in cell.source.splitlines())
-            if lines > MOST_OPEN_PLOTTING and PLOTTING.search(cell.source):
+            if lines > MOST_OPEN_PLOTTING and plots(cell):
                 faults.append(f"cell {number} draws in {lines} open lines, at most {MOST_OPEN_PLOTTING}")
     return faults
 
@@ -648,6 +655,7 @@ SECOND_BREAKS = [
     (plotting_is_folded, lambda nb: nb.cells[3].metadata.update(tags=["nbval-ignore-output"])),
     (plotting_is_folded, replace("show(fig)", "ax.set()\nshow(fig)")),
     (plotting_is_folded, replace("print(x)", "plt.show()")),
+    (plotting_is_folded, lambda nb: nb.cells[10].outputs.append(drawing())),
     (narrow_code, replace("print(x)", f"print({'x' * 86})")),
     (narrow_code, replace("return 2", f"return {'x' * 86}")),
     (pen_and_paper, replace("pen and paper", "on the screen")),

@@ -1,7 +1,9 @@
 """The canonical writer: every rule on a notebook built in memory, the command line on one small notebook."""
 
+import base64
 import copy
 import importlib.util
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from PIL import Image
 
 SCRIPT = Path(__file__).with_name("canonical.py")
 spec = importlib.util.spec_from_file_location("canonical", SCRIPT)
@@ -140,8 +143,20 @@ def test_unstable_output_is_renewed_with_its_source_and_follows_its_cell():
     assert [c.outputs[0].text for c in out.cells[1:]] == ["new a", "old b"]
 
 
-def test_a_picture_is_kept_while_its_digest_is_the_same():
-    old, redrawn, other = (display(image_png=p, text_plain=t) for p, t in (("b2xk", "d"), ("bmV3", "d"), ("bmV3", "e")))
+def drawn(color, size=(60, 40), shade=255):
+    """A square of one colour on a background that is nearly white, as base64."""
+    picture, stream = Image.new("RGB", size, (shade,) * 3), io.BytesIO()
+    picture.paste(color, (10, 10, 30, 30))
+    picture.save(stream, "png")
+    return base64.b64encode(stream.getvalue()).decode()
+
+
+def test_a_picture_is_kept_while_it_says_and_shows_the_same():
+    pictures = (drawn("red"), "d"), (drawn("red", shade=254), "d"), (drawn("red", shade=254), "e")
+    old, redrawn, other = (display(image_png=p, text_plain=t) for p, t in pictures)
+    for changed in (drawn("blue"), drawn("red", size=(60, 50))):
+        renewed = display(image_png=changed, text_plain="d")
+        assert written(renewed, before=[old]) == [renewed]
     assert written(redrawn, before=[old]) == [old]
     assert written(other, before=[old]) == [other]
     assert written(redrawn, stream("x"), before=[old]) == [old, stream("x")]

@@ -18,7 +18,7 @@ NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 MUTATIONS = [  # notebook, module, right, wrong
     ("00_none", "../scheme.py", "return head_dim**-0.5", "return head_dim**-1"),  # the exponent
-    ("00_none", "../attention.py", "return s.softmax(-1)", "return s.softmax(-2)"),  # over the queries
+    ("00_none", "../attention.py", "w = s.softmax(-1)[", "w = s.softmax(-2)["),  # over the queries
     ("00_none", "../_fused.py", "is_causal=True", "is_causal=False"),  # no mask
     ("00_none", "../placed.py", "narrow(axis, n_keys - n, n)", "narrow(axis, 0, n)"),  # new queries at the first keys
     ("00_none", "../placed.py", "[..., None, :] <= self.query", "[..., None, :] < self.query"),  # a key hides itself
@@ -132,10 +132,25 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("17_learned_penalties", "fire.py", "torch.log1p(c * distance) /", "(c * distance) /"),
     ("17_learned_penalties", "fox.py", "p.contiguous(), right=True)", "p.contiguous(), right=False)"),  # j to i - 1
     ("17_learned_penalties", "fox.py", "return -(c_i[..., :, None]", "return (c_i[..., :, None]"),
+    ("18_in_use", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-2 * t / (dim + 2))"),  # the base's exponent
+    ("18_in_use", "../configs/fields.py", "return bool(flags[layer])", "return not flags[layer]"),  # read by its name
+    ("18_in_use", "../configs/readers.py", "SLIDING if (layer + 1) % pattern", "SLIDING if layer % pattern"),
+    ("18_in_use", "temperature.py", "return 1 + validate.real", "return validate.real"),
+    ("18_in_use", "decoupled.py", "turn(position, *token,", "turn(position, token[0], -token[1],"),  # backwards
+    (
+        "18_in_use",
+        "context_extension.py",
+        "theta[int(partial_rotary_factor * head_dim // 2) :] = 0.0",
+        "theta[int(partial_rotary_factor * head_dim) :] = 0.0",
+    ),  # the fraction
     ("19_one_law", "xpos.py", "(cos, sin)) / factor", "(cos, sin)) * factor"),
     ("19_one_law", "xpos.py", "(cos, sin)) * factor", "(cos, sin)) / factor"),  # queries that grow too
     ("19_one_law", "xpos.py", "(2 * t / head_dim", "(t / head_dim"),  # the exponent
     ("19_one_law", "xpos.py", "** power[..., None]", "** -power[..., None]"),  # the sign: far keys rewarded
+    ("19_one_law", "fox.py", "return -(c_i[..., :, None]", "return (c_i[..., :, None]"),  # what is forgotten, rewarded
+    ("19_one_law", "path.py", "q = q - passed[", "q = q + passed["),  # I + beta w w^T
+    ("19_one_law", "path.py", "[..., None, :] <= i[", "[..., None, :] < i["),  # the query's own factor is missing
+    ("19_one_law", "selective.py", "return cos_sin(phi_q), cos_sin(phi_k)", "return cos_sin(-phi_q), cos_sin(-phi_k)"),
 ]
 
 ONE_FAILURE_EACH = """
