@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from posenc_lib.exercises.check import Check
+from posenc_lib.exercises.check import Check, JudgeCheck
 from posenc_lib.schemes.sinusoidal import encode, frequencies, shift_matrix
 
 
@@ -144,19 +144,23 @@ def _without_first_row(E: Tensor) -> Tensor:
 
 _P = torch.arange(64)
 
-check_looks_right = Check(
+TABLES: dict[str, Tensor] = {
+    "a table from position 0": encode(_P, 16),
+    "halves, base 1000, from position 40": _halves(_angles(_P + 40, 16, 1000.0)),
+    "base 10, width 512, from position 100,000": encode(_P + 100_000, 512, 10.0),
+    "the table of the tutorial": _cosine_of_its_own(_P, 16, step=2),
+    "sines only": torch.sin(_angles(_P, 32, 10_000.0)),
+    "angles in float32 from position 1,000,000": _in_float32(_P + 1_000_000, 64, 10_000.0),
+    "a last row that repeats the one before": encode(_P.clamp(max=62), 16),
+    "positions that turn round in the middle": encode((_P - 31).abs(), 16),
+    "a first row of zeros": _without_first_row(encode(_P, 16)),
+}
+
+check_looks_right = JudgeCheck(
     "looks_right",
     _looks_right,
-    cases=[
-        (encode(_P, 16),),
-        (_halves(_angles(_P + 40, 16, 1000.0)),),
-        (_cosine_of_its_own(_P, 16, step=2),),
-        (torch.sin(_angles(_P, 32, 10_000.0)),),
-        (_in_float32(_P + 1_000_000, 64, 10_000.0),),
-        (encode(_P.clamp(max=62), 16),),
-        (encode((_P - 31).abs(), 16),),
-        (_without_first_row(encode(_P, 16)),),
-    ],
+    cases=[(table,) for table in TABLES.values()],
+    judged=[(name, "") for name in TABLES],
     mistakes=[
         (
             "every row has the right length in some of the wrong tables; compare rows with each other",
