@@ -27,8 +27,8 @@ collect_ignore_glob = ["assignments/*"]  # their cells are for the student to fi
 
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # small tensors: more threads only wait for one another
     os.environ.setdefault(variable, "1")
-# nbval reads what a cell sends when the cell has ended, and of more than some 2,000 messages the last are lost: that the
-# cell has ended is one of them. A progress bar sends three each time it moves, ten times a second.
+# nbval reads what a cell sends once the cell has ended, and of more than some 2,000 messages the last are lost, among
+# them that it has ended. A progress bar sends three each time it moves, which is ten times a second if nothing is said.
 os.environ.setdefault("TQDM_MININTERVAL", "10")
 
 # How different two pictures may be, of 255: at most, averaged over 6 x 6 pixels, and on average. Those of eight

@@ -134,6 +134,28 @@ def attend(
     return o if bias is None else o + bias
 
 
+def softmax(s: Tensor, visible: Tensor | None = None, sinks: Tensor | None = None) -> Tensor:
+    """Weights w_ij of scores s_ij over the keys that a query may see.
+
+    Args:
+        s: (B, H, Lq, Lk) scores.
+        visible: bool, broadcastable to the shape of s, True where the key may be seen; all may if None.
+        sinks: (H,) as in :func:`attend`.
+    Returns:
+        (B, H, Lq, Lk), in the dtype of s; zeros for a query that sees no key.
+    Example:
+        >>> softmax(torch.zeros(1, 1, 1, 3), torch.tensor([True, True, False]))
+        tensor([[[[0.5000, 0.5000, 0.0000]]]])
+    """
+    keys = s.shape[-1]
+    if visible is not None:
+        s = s.masked_fill(~visible, -torch.inf)
+    if sinks is not None:
+        s = torch.cat([s, sinks.to(s)[:, None, None].expand(*s.shape[:3], 1)], dim=-1)
+    w = s.softmax(-1)[..., :keys]
+    return w if visible is None else w.masked_fill(~visible, 0.0)  # 0 for a query without a key
+
+
 def _scores(q: Tensor, k: Tensor, here: Placed, x: Tensor | None) -> Tensor:
     q, k = here.transform(q, k, x)  # place 2
     s = q @ k.mT * here.scheme.scale(q.shape[-1])
@@ -144,11 +166,4 @@ def _scores(q: Tensor, k: Tensor, here: Placed, x: Tensor | None) -> Tensor:
 def _weights(
     q: Tensor, k: Tensor, here: Placed, causal: bool, masks: list[Tensor], x: Tensor | None, sinks: Tensor | None
 ) -> Tensor:
-    s = _scores(q, k, here, x)
-    visible = here.visible(causal, masks)
-    if visible is not None:
-        s = s.masked_fill(~visible, -torch.inf)
-    if sinks is not None:
-        s = torch.cat([s, sinks[:, None, None].expand(*s.shape[:3], 1)], dim=-1)
-    w = s.softmax(-1)[..., : k.shape[2]]
-    return w if visible is None else w.masked_fill(~visible, 0.0)  # 0 for a query without a key
+    return softmax(_scores(q, k, here, x), here.visible(causal, masks), sinks)

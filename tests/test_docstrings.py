@@ -28,14 +28,10 @@ def public() -> dict[str, object]:
         if not classes or classes & set(posenc_lib.HOMES):  # a new scheme is public once it has a home
             modules.append(module)
     found = [getattr(posenc_lib, name) for name in posenc_lib.HOMES]
-    found += [getattr(lab, name) for name in lab.__all__] + [
-        configs.scheme_of,
-        configs.Reading,
-        configs.groups,
-        configs.described,
-    ]
-    found += [configs.public_models, configs.shipped, configs.learned_table, configs.t5_bias]
-    found += [configs.projections, configs.Projections]
+    found += [getattr(lab, name) for name in lab.__all__]
+    found += [configs.scheme_of, configs.Reading, configs.groups, configs.described]
+    found += [configs.public_models, configs.shipped]
+    found += [configs.learned_table, configs.t5_bias, configs.projections, configs.Projections]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]
     return {

@@ -103,7 +103,4 @@ class Reading:
         seen = seen[:, None] if seen.dim() == 3 else seen
         if key_padding_mask is not None:
             seen = seen & ~key_padding_mask[:, None, None, :]
-        s = s.masked_fill(~seen, -torch.inf)
-        if sinks is not None:
-            s = torch.cat([s, sinks.to(s)[:, None, None].expand(*s.shape[:3], 1)], dim=-1)
-        return s.softmax(-1)[..., : k.shape[2]].nan_to_num(0.0)
+        return attention.softmax(s, seen, sinks)

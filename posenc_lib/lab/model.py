@@ -95,17 +95,19 @@ class TinyTransformer(nn.Module):
         x = self.embedding(tokens)
         given = tokens.shape[1] if positions is None else positions
         schemes = self.schemes
-        here = {scheme: scheme.at(given, like=x) for scheme in schemes}  # once, however many layers share it
+        here = {scheme: scheme.at(given, like=x) for scheme in set(schemes)}  # once, however many layers share it
+        near = {window: self._within(window, tokens) for window in set(self.windows)}
         if "input" in schemes[0].places:
             x = schemes[0].embed(x, here[schemes[0]].key_positions if positions is None else positions)
         for block, scheme, window in zip(self.blocks, schemes, self.windows, strict=True):
-            near = None if window is None else self._within(window, tokens)
-            x = block(x, here[scheme], key_padding_mask, near)
+            x = block(x, here[scheme], key_padding_mask, near[window])
         return self.answer(self.norm(x))
 
     @staticmethod
-    def _within(window: int, tokens: Tensor) -> Tensor:
-        """(L, L) bool, True where a key is less than ``window`` tokens away."""
+    def _within(window: int | None, tokens: Tensor) -> Tensor | None:
+        """(L, L) bool, True where a key is less than ``window`` tokens away; None for all keys."""
+        if window is None:
+            return None
         places = torch.arange(tokens.shape[1], device=tokens.device)
         return relative_position(places, places).abs() < window
 

@@ -73,6 +73,7 @@ CELLS = {
     "warning": ("import warnings\nwarnings.warn('careful')", "", [], "careful"),
     "warning, ignored": ("import warnings\nwarnings.warn('again')", "", ["nbval-ignore-output"], "again"),
     "words after a bar": (BARS.format(leave=True) + "\n    print('oh', file=sys.stderr)", "", [], "oh"),
+    "pace of a bar": ("from tqdm import tqdm\nprint(tqdm([], leave=False).mininterval)", "10.0\n", [], None),
     "progress bar": (BARS.format(leave=True), "", [], None),
     "progress bar that goes": (BARS.format(leave=False), "", [], None),
     "device": ("print('device: cpu')", "device: cuda:0\n", [], None),

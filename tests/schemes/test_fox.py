@@ -9,13 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from x_transformers.x_transformers import DataDependentAlibi
 
-from loops import POSITIONS, assert_refused, draw, loop_outputs
+from loops import (
+    POSITIONS,
+    assert_formula_of_a_reader,
+    assert_formula_of_a_reader_under_a_causal_mask,
+    assert_reader_places_every_text,
+    assert_reader_with_a_cache,
+    assert_refused,
+    draw,
+)
 from posenc_lib.attention import attend, scores, weights
 from posenc_lib.schemes.alibi import Alibi, slopes
 from posenc_lib.schemes.fox import Fox, forgetting
 from posenc_lib.schemes.none import NoPosition
 
 DIM, HEADS = 5, 2
+SIZES = HEADS, 4, DIM  # heads, width of a head, width of the hidden states
 
 
 def make(bias=0.0, dim=DIM, heads=HEADS):
@@ -44,36 +53,19 @@ def loop_scores(q, k, x, query_positions, key_positions, scheme):
     return q @ k.mT / math.sqrt(q.shape[-1]) + loop_forgetting(f.log().mT, query_positions, key_positions)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("name", POSITIONS)
-@torch.no_grad()
-def test_scores_and_outputs_are_those_of_the_formula(name):
-    scheme, (i, j) = make(), POSITIONS[name]
-    q, k, v = (draw(2, HEADS, len(n), 4) for n in (i, j, j))
-    x = draw(2, len(j), DIM)
-    s = loop_scores(q, k, x, i, j, scheme)
-    torch.testing.assert_close(scores(q, k, scheme, i, j, x=x), s)
-    o = attend(q, k, v, scheme, query_positions=i, key_positions=j, x=x)
-    torch.testing.assert_close(o, loop_outputs(s, v, lambda b, i, j: True))
+def test_scores_and_outputs_are_those_of_the_formula(name, dtype):
+    assert_formula_of_a_reader(make(), loop_scores, SIZES, POSITIONS[name], dtype)
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@torch.no_grad()
 def test_outputs_under_a_causal_mask(padded):
-    scheme, (q, k, v), x, p = make(), draw(3, 2, HEADS, 6, 4), draw(2, 6, DIM), torch.arange(6)
-    padding = torch.zeros(2, 6, dtype=torch.bool)
-    padding[0, 0] = padding[1, 4:] = padded
-    s = loop_scores(q, k, x, p, p, scheme)
-    o = attend(q, k, v, scheme, causal=True, key_padding_mask=padding, x=x)
-    torch.testing.assert_close(o, loop_outputs(s, v, lambda b, i, j: j <= i and not padding[b, j]))
+    assert_formula_of_a_reader_under_a_causal_mask(make(), loop_scores, SIZES, padded)
 
 
-@torch.no_grad()
 def test_every_text_forgets_at_its_own_positions():
-    scheme, q, k, x = make(), draw(2, HEADS, 3, 4), draw(2, HEADS, 5, 4), draw(2, 5, DIM)
-    i, j = torch.tensor([[0, 4, 9], [3, -2, 40]]), torch.tensor([[4, 1, 2, 3, 0], [3, 0, 41, 7, -9]])
-    torch.testing.assert_close(scores(q, k, scheme, i, j, x=x), loop_scores(q, k, x, i, j, scheme))
-    expected = loop_scores(q, k, x, i[1], j, scheme)  # queries shared, keys not
-    torch.testing.assert_close(scores(q, k, scheme, i[1], j, x=x), expected)
+    assert_reader_places_every_text(make(), loop_scores, SIZES)
 
 
 positions = st.lists(st.integers(-9, 9), min_size=1, max_size=9)
@@ -144,10 +136,7 @@ def test_open_gates_tell_nothing_and_a_shut_one_hides_what_stands_before_it():
 
 @given(st.integers(1, 8), st.integers(0, 8))
 def test_with_a_cache_the_queries_are_the_last_ones(n_q, before):
-    scheme, (q, k), x = make(), draw(2, 1, HEADS, n_q + before, 4), draw(1, n_q + before, DIM)
-    with torch.no_grad():
-        whole = scores(q, k, scheme, x=x)[:, :, before:]
-        torch.testing.assert_close(scores(q[:, :, before:], k, scheme, x=x), whole)
+    assert_reader_with_a_cache(make(), SIZES, n_q, before)
 
 
 @torch.no_grad()

@@ -7,7 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loops import POSITIONS, assert_refused, draw, loop_outputs
+from loops import (
+    POSITIONS,
+    assert_formula_of_a_reader,
+    assert_formula_of_a_reader_under_a_causal_mask,
+    assert_reader_places_every_text,
+    assert_reader_with_a_cache,
+    assert_refused,
+    draw,
+)
 from posenc_lib.attention import attend, scores
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
@@ -15,6 +23,7 @@ from posenc_lib.schemes.selective import SelectiveRotary, running_angles
 from posenc_lib.schemes.temperature import QueryTemperature
 
 DIM, HEADS, WIDTH = 5, 2, 6
+SIZES = HEADS, WIDTH, DIM  # heads, width of a head, width of the hidden states
 
 
 def make(dim=DIM, heads=HEADS, head_dim=WIDTH, **options):
@@ -51,41 +60,20 @@ def loop_scores(q, k, x, query_positions, key_positions, scheme):
     return s
 
 
-@pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-12), (torch.float32, 1e-5)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 @pytest.mark.parametrize("name", POSITIONS)
-@torch.no_grad()
-def test_scores_and_outputs_are_those_of_the_formula(name, layout, dtype, near):
-    scheme, (i, j) = make(layout=layout, base=20.0), POSITIONS[name]
-    q, k, v = (draw(2, HEADS, len(n), WIDTH) for n in (i, j, j))
-    x = draw(2, len(j), DIM)
-    s = loop_scores(q, k, x, i, j, scheme)
-    scheme, q, k, v, x = (value.to(dtype) for value in (scheme, q, k, v, x))
-    ours = scores(q, k, scheme, i, j, x=x)
-    assert ours.dtype == dtype
-    torch.testing.assert_close(ours.double(), s, rtol=0, atol=near)
-    o = attend(q, k, v, scheme, query_positions=i, key_positions=j, x=x)
-    torch.testing.assert_close(o.double(), loop_outputs(s, v, lambda b, i, j: True), rtol=0, atol=near)
+def test_scores_and_outputs_are_those_of_the_formula(name, layout, dtype):
+    assert_formula_of_a_reader(make(layout=layout, base=20.0), loop_scores, SIZES, POSITIONS[name], dtype)
 
 
 @pytest.mark.parametrize("padded", [False, True])
-@torch.no_grad()
 def test_outputs_under_a_causal_mask(padded):
-    scheme, (q, k, v), x, p = make(), draw(3, 2, HEADS, 6, WIDTH), draw(2, 6, DIM), torch.arange(6)
-    padding = torch.zeros(2, 6, dtype=torch.bool)
-    padding[0, 0] = padding[1, 4:] = padded
-    s = loop_scores(q, k, x, p, p, scheme)
-    o = attend(q, k, v, scheme, causal=True, key_padding_mask=padding, x=x)
-    torch.testing.assert_close(o, loop_outputs(s, v, lambda b, i, j: j <= i and not padding[b, j]))
+    assert_formula_of_a_reader_under_a_causal_mask(make(), loop_scores, SIZES, padded)
 
 
-@torch.no_grad()
 def test_every_text_turns_at_its_own_positions():
-    scheme, q, k, x = make(), draw(2, HEADS, 3, WIDTH), draw(2, HEADS, 5, WIDTH), draw(2, 5, DIM)
-    i, j = torch.tensor([[0, 4, 9], [3, -2, 40]]), torch.tensor([[4, 1, 2, 3, 0], [3, 0, 41, 7, -9]])
-    torch.testing.assert_close(scores(q, k, scheme, i, j, x=x), loop_scores(q, k, x, i, j, scheme))
-    expected = loop_scores(q, k, x, i[1], j, scheme)  # queries shared, keys not
-    torch.testing.assert_close(scores(q, k, scheme, i[1], j, x=x), expected)
+    assert_reader_places_every_text(make(), loop_scores, SIZES)
 
 
 @pytest.mark.parametrize("options", [{}, {"base": 100.0, "layout": "half"}], ids=str)
@@ -116,10 +104,7 @@ def test_tokens_that_turn_by_half_a_circle_count_themselves_modulo_two():
 
 @given(st.integers(1, 8), st.integers(0, 8))
 def test_with_a_cache_the_queries_are_the_last_ones(n_q, before):
-    scheme, (q, k), x = make(), draw(2, 1, HEADS, n_q + before, WIDTH), draw(1, n_q + before, DIM)
-    with torch.no_grad():
-        whole = scores(q, k, scheme, x=x)[:, :, before:]
-        torch.testing.assert_close(scores(q[:, :, before:], k, scheme, x=x), whole)
+    assert_reader_with_a_cache(make(), SIZES, n_q, before)
 
 
 def test_the_text_learns_how_far_it_turns():
