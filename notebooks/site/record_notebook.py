@@ -23,7 +23,7 @@ def record_notebook(notebook: Path, folder: Path, digest: str, most: int, pair: 
     A copy of the process records, so that the notebook goes on as if nobody had looked.
 
     Args:
-        notebook: what to run, all of it, in this process.
+        notebook: what to run in this process, up to its last cell with an explorer.
         folder: gets explorers.json, what the page has to know of each explorer; N.js, the states of the Nth; and the
             pictures, DIGEST.webp.
         digest: what the recordings depend on; kept with them.
@@ -54,7 +54,9 @@ def record_notebook(notebook: Path, folder: Path, digest: str, most: int, pair: 
     shell = InteractiveShell.instance()
     shell.display_formatter.ipython_display_formatter.for_type(Explorer, keep)
     os.chdir(notebook.parent)
-    for source in (before, *(cell.source for cell in cells if cell.cell_type == "code")):
+    sources = [cell.source for cell in cells if cell.cell_type == "code"]
+    needed = max((n for n, source in enumerate(sources, start=1) if "Explorer(" in source), default=0)
+    for source in (before, *sources[:needed]):
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             done = shell.run_cell(source)
