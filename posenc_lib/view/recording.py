@@ -11,7 +11,7 @@ from posenc_lib.view.controls import SWEEP, Toggles, spread, sweep, text
 from posenc_lib.view.explorer import Explorer
 from posenc_lib.view.pixels import webp
 
-PAIR = 15  # values of each of two controls that belong together, at most
+PAIR = 10  # values of each of two controls that belong together, at most
 RATIO = 2  # pixels per point
 AGAIN = 6  # states of each explorer that are looked at twice
 KINDS = {ipywidgets.Dropdown: "menu", ipywidgets.Checkbox: "box", Toggles: "row"}

@@ -45,3 +45,22 @@ def test_only_a_changed_notebook_is_recorded_again(notebook, tmp_path, monkeypat
     with pytest.raises(ZeroDivisionError):
         record_all(digests([notebook], 5, 3), tmp_path / "recordings", 1, 5, 3)
     assert asked == ["forkserver"]
+
+
+def test_a_notebook_is_run_up_to_its_last_explorer(tmp_path):
+    line = """from posenc_lib.view import Explorer, slider
+def draw(fig):
+    return {"line": fig.subplots().plot([0, 1], [0, 1])}
+def update(a, height):
+    a.line.set_ydata([0, height])
+    return f"A line up to {height:g}."
+Explorer(draw, update, alt="A line.", height=slider("height", 0.0, 1.0, 0.5, 0.5))"""
+    cells = [new_code_cell(source) for source in ("kept = []", line, "kept.append(1)\n" + line, "1 / 0")]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "a.ipynb")
+    record_all(digests([tmp_path / "a.ipynb"], 3, 3), tmp_path / "recordings", 1, 3, 3)
+    recorded = json.loads((tmp_path / "recordings" / "a" / "explorers.json").read_text())
+    assert [explorer["alt"] for explorer in recorded["explorers"]] == ["A line.", "A line."]
+    cells[0].source = "1 / 0"
+    nbformat.write(new_notebook(cells=cells), tmp_path / "a.ipynb")
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        record_all(digests([tmp_path / "a.ipynb"], 3, 3), tmp_path / "recordings", 1, 3, 3)
