@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
@@ -14,11 +15,14 @@ from posenc_lib.view.pixels import webp
 PAIR = 10  # values of each of two controls that belong together, at most
 RATIO = 2  # pixels per point
 AGAIN = 6  # states of each explorer that are looked at twice
+HEAVIEST = 1_000_000  # bytes of the pictures of one control
 KINDS = {ipywidgets.Dropdown: "menu", ipywidgets.Checkbox: "box", Toggles: "row"}
 
 
 def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Every value of each control with the others at the start; every combination of those that belong together.
+
+    A slider whose pictures would be heavier than ``HEAVIEST`` has fewer values, spread evenly over them.
 
     The explorer is left as it was, but draws with ``RATIO`` pixels per point, as WebP, from then on.
 
@@ -48,17 +52,29 @@ def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dic
         moved = {name: text(controls[name], v) for name, v in explorer.values.items() if v != asked[name]}
         return [layer, background, explorer.words, moved]
 
-    sweeps = {name: sweep(control, most) for name, control in explorer.controls.items()}
-    controls = []
+    def named(shown: Iterable[list]) -> list[str]:
+        return list(dict.fromkeys(picture for one in shown for picture in one[:2] if picture))
+
+    def swept(name: str, control: ipywidgets.Widget) -> tuple[list, list[list]]:
+        values = sweep(control, most)
+        shown = [state(**{name: value}) for value in values]
+        weight = sum(len(pictures[picture]) for picture in named(shown))
+        if weight <= HEAVIEST or type(control) in KINDS:
+            return values, shown
+        few = spread(len(values), values.index(start[name]), max(3, int(len(values) * HEAVIEST / weight)))
+        return [values[n] for n in few], [shown[n] for n in few]
+
+    sweeps, wanted, states, controls, together = {}, {}, {}, [], []
     for name, control in explorer.controls.items():
+        sweeps[name], shown = swept(name, control)
+        for n, value in enumerate(sweeps[name]):
+            wanted[f"{name}={n}"], states[f"{name}={n}"] = {name: value}, shown[n]
         described = {"name": name, "label": control.description, "kind": KINDS.get(type(control), "slider")}
         described["texts"] = [text(control, value) for value in sweeps[name]]
         described["start"] = sweeps[name].index(start[name])
         if isinstance(control, Toggles):
             described |= {"names": control.names, "values": sweeps[name]}
         controls.append(described)
-    wanted = {f"{name}={n}": {name: v} for name, values in sweeps.items() for n, v in enumerate(values)}
-    together = []
     for names in explorer.together:
         places = []
         for name in names:
@@ -68,10 +84,11 @@ def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dic
         for here in product(*places):
             key = ",".join(f"{name}={n}" for name, n in zip(names, here, strict=True))
             wanted[key] = {name: sweeps[name][n] for name, n in zip(names, here, strict=True)}
-    states = {key: state(**values) for key, values in wanted.items()}
+            states[key] = state(**wanted[key])
     for key in random.Random(0).sample(list(wanted), min(AGAIN, len(wanted))):
         if state(**wanted[key]) != states[key]:
             raise RuntimeError(f"the explorer {explorer.alt!r} at {key} depends on what it showed before")
     explorer.set(**start)
+    pictures = {name: pictures[name] for name in named(states.values())}
     page = {"alt": explorer.alt, "width": explorer.width, "play": explorer.play, "together": together}
     return page | {"controls": controls, "states": states}, pictures

@@ -128,3 +128,19 @@ def test_an_explorer_that_remembers_is_refused():
     remembers = Explorer(draw, update_and_count, alt="A line.", n=slider("length", 0, 20, 8))
     with pytest.raises(RuntimeError, match=r"'A line\.' at n=.* depends on what it showed before"):
         record(remembers, most=5)
+
+
+def test_a_slider_with_heavy_pictures_has_fewer_values(recorded, monkeypatch):
+    whole, pictures = recorded
+    shown = {name for key, state in whole["states"].items() if key.startswith("top=") for name in state[:2]}
+    monkeypatch.setattr("posenc_lib.view.recording.HEAVIEST", 0.9 * sum(len(pictures[name]) for name in shown))
+    page, fewer = record(explorer(), most=5, pair=3)
+    (before,), (now,) = ([c for c in p["controls"] if c["name"] == "top"] for p in (whole, page))
+    assert 3 <= len(now["texts"]) < len(before["texts"]) and set(now["texts"]) < set(before["texts"])
+    assert (now["texts"][0], now["texts"][now["start"]], now["texts"][-1]) == ("1", "10", "20")
+    for place, said in enumerate(now["texts"]):
+        assert page["states"][f"top={place}"] == whole["states"][f"top={before['texts'].index(said)}"]
+    assert set(fewer) == {name for state in page["states"].values() for name in state[:2] if name}
+    assert [c["texts"] for c in page["controls"] if c["kind"] != "slider"] == [
+        c["texts"] for c in whole["controls"] if c["kind"] != "slider"
+    ]
