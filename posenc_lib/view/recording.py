@@ -15,7 +15,7 @@ from posenc_lib.view.pixels import webp
 PAIR = 10  # values of each of two controls that belong together, at most
 RATIO = 2  # pixels per point
 AGAIN = 6  # states of each explorer that are looked at twice
-HEAVIEST = 1_000_000  # bytes of the pictures of one control
+HEAVIEST = 900_000  # bytes of the pictures of one control
 KINDS = {ipywidgets.Dropdown: "menu", ipywidgets.Checkbox: "box", Toggles: "row"}
 
 

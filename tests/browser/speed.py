@@ -84,7 +84,8 @@ def ratios(pixels: int) -> Iterator[tuple[str, str, float]]:
         page = lab_page(browser, lab, pixels)
         for path in sorted((Path(folder) / "notebooks").glob("[0-9]*.ipynb")):
             notebook = nbformat.read(path, as_version=4)
-            notebook.cells.append(nbformat.v4.new_code_cell(BARE, id="bare"))
+            needed = max(n for n, cell in enumerate(notebook.cells, start=1) if "Explorer(" in cell.source)
+            notebook.cells[needed:] = [nbformat.v4.new_code_cell(BARE, id="bare")]
             nbformat.write(notebook, path)
             visit = Visit(page, lab, path.name)
             visit.run_all()
