@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from posenc_lib.configs import public_models, scheme_of, shipped
+from posenc_lib.configs import cached_numbers, public_models, scheme_of, shipped
 from posenc_lib.configs.__main__ import main
 from posenc_lib.schemes.decoupled import decoupled_key
 from posenc_lib.schemes.learned import positions_without_padding
@@ -319,6 +319,44 @@ def test_with_padding_on_the_left(name):
         found = ours(config, model, number, layer, by_call(found), [L], key_padding_mask=padding, **chunked)
         for one, other, hidden in zip(found, expected[number], padding, strict=True):
             torch.testing.assert_close(one[:, ~hidden], other[:, ~hidden], **CLOSE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", [*CAUSAL, "gemma4, fewer heads", "gemma4, shared"])
+def test_numbers_in_a_cache(name, monkeypatch):
+    fewer, gemma4 = {"attention_k_eq_v": True, "num_global_key_value_heads": 1}, CASES["gemma4"][1]
+    shared = {"num_kv_shared_layers": 2, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 50}
+    monkeypatch.setitem(CASES, "gemma4, fewer heads", ("gemma4_text", gemma4 | fewer))
+    monkeypatch.setitem(CASES, "gemma4, shared", ("gemma4_text", gemma4 | shared))
+    config, model, _ = model_of(name)
+    text = torch.randint(2, 50, (1, 4))  # shorter than all windows; of a longer one transformers holds w - 1 tokens
+    cache = model(text, use_cache=True).past_key_values
+    held = sum(part.numel() for layer in cache.layers if layer.keys is not None for part in (layer.keys, layer.values))
+    assert cached_numbers(config, 4) == cached_numbers(model.config.to_dict(), 4) == held
+
+
+@pytest.mark.parametrize(
+    ("model", "numbers"),  # by hand: layers x (keys and values) x heads x width x tokens kept
+    [
+        ("google/gemma-4-26B-A4B", 25 * 2 * 8 * 256 * 1024 + 5 * 2 * 2 * 512 * 10_000),
+        ("google/gemma-3-27b-it", 52 * 2 * 16 * 128 * 1024 + 10 * 2 * 16 * 128 * 10_000),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 36 * 2 * 8 * 128 * 8192 + 12 * 2 * 8 * 128 * 10_000),
+        ("tiiuae/falcon-40b", 60 * 2 * 8 * 64 * 10_000),
+        ("openai-community/gpt2", 12 * 2 * 12 * 64 * 10_000),
+        ("mosaicml/mpt-7b", 32 * 2 * 32 * 128 * 10_000),
+        ("deepseek-ai/DeepSeek-V3", 61 * (512 + 64) * 10_000),
+    ],
+)
+def test_numbers_in_the_cache_of_a_public_model(model, numbers):
+    config = next(row["config"] for row in public_models() if row["model"] == model)
+    assert cached_numbers(config, 10_000) == numbers
+
+
+@pytest.mark.parametrize(("model_type", "words"), [("bert", "token by token"), ("mistral", "num_key_value_heads")])
+def test_a_cache_that_cannot_be_counted(model_type, words):
+    without = {name: value for name, value in SMALL.items() if name != "num_key_value_heads"}
+    with pytest.raises(ValueError, match=words):
+        cached_numbers({"model_type": model_type} | without, 4)
 
 
 @torch.no_grad()

@@ -30,7 +30,7 @@ def public() -> dict[str, object]:
     found = [getattr(posenc_lib, name) for name in posenc_lib.HOMES]
     found += [getattr(lab, name) for name in lab.__all__]
     found += [configs.scheme_of, configs.Reading, configs.groups, configs.described]
-    found += [configs.public_models, configs.shipped]
+    found += [configs.public_models, configs.shipped, configs.cached_numbers]
     found += [configs.learned_table, configs.t5_bias, configs.projections, configs.Projections]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]

@@ -4,10 +4,12 @@
 
 ``scheme_of`` reads one layer, ``groups`` puts together those that are read alike, ``described`` and the command say
 what a file means for a person. Nothing is downloaded and no model is built: only the fields of the file count, and
-where a file leaves one out, what transformers takes in its place. ``learned_table``, ``t5_bias`` and ``projections``
-read trained numbers, from a folder or a name on the Hugging Face hub.
+where a file leaves one out, what transformers takes in its place. ``cached_numbers`` counts keys and values.
+``learned_table``, ``t5_bias`` and ``projections`` read trained numbers, from a folder or a name on the Hugging Face
+hub.
 """
 
+from posenc_lib.configs.cache import cached_numbers as cached_numbers
 from posenc_lib.configs.checkpoints import Projections as Projections
 from posenc_lib.configs.checkpoints import Unreadable as Unreadable
 from posenc_lib.configs.checkpoints import learned_table as learned_table
