@@ -352,11 +352,20 @@ def test_numbers_in_the_cache_of_a_public_model(model, numbers):
     assert cached_numbers(config, 10_000) == numbers
 
 
-@pytest.mark.parametrize(("model_type", "words"), [("bert", "token by token"), ("mistral", "num_key_value_heads")])
-def test_a_cache_that_cannot_be_counted(model_type, words):
-    without = {name: value for name, value in SMALL.items() if name != "num_key_value_heads"}
-    with pytest.raises(ValueError, match=words):
-        cached_numbers({"model_type": model_type} | without, 4)
+@pytest.mark.parametrize(
+    ("fields", "error", "words"),
+    [
+        ({"model_type": "bert"}, ValueError, "token by token"),
+        ({"model_type": "mistral", "num_key_value_heads": None}, ValueError, "num_key_value_heads is missing"),
+        ({"model_type": "mistral", "num_key_value_heads": -2}, ValueError, "num_key_value_heads must be at least 1"),
+        ({"model_type": "mistral", "num_key_value_heads": "2"}, TypeError, "num_key_value_heads must be"),
+        ({"model_type": "mistral", "num_kv_shared_layers": "1"}, TypeError, "num_kv_shared_layers must be"),
+        ({"model_type": "mistral", "num_kv_shared_layers": -1}, ValueError, "num_kv_shared_layers must be at least 0"),
+    ],
+)
+def test_a_cache_that_cannot_be_counted(fields, error, words):
+    with pytest.raises(error, match=words):
+        cached_numbers(SMALL | fields, 4)
 
 
 @torch.no_grad()

@@ -30,7 +30,8 @@ def cached_numbers(config: Mapping[str, Any], length: int) -> int:
     """
     fields, model_type = known(config)
     validate.integer("length", length, at_least=1)
-    holding = layers_of(fields) - fields.given("num_kv_shared_layers", default=0)  # the last ones read other caches
+    shared = validate.integer("num_kv_shared_layers", fields.given("num_kv_shared_layers", default=0), at_least=0)
+    holding = layers_of(fields) - shared  # the last ones read the caches of others
     total = 0
     for layers, reading in groups(config):
         if not reading.causal or model_type in ("t5", "mt5"):
@@ -53,9 +54,10 @@ def _per_token(fields: Fields, reading: Reading) -> int:
     else:
         default = heads if kind in OWN_IF_MISSING else None
         groups_of_heads = fields.number("num_key_value_heads", most="heads", default=default)
-        own = fields.part("per_layer_config").part(str(reading.layer))  # Gemma 4, as it is saved again
-        long = fields.given("num_global_key_value_heads") if fields.given("attention_k_eq_v") else None
         if kind.startswith("gemma4") and reading.window is None:
-            groups_of_heads = own.given("num_key_value_heads", default=long) or groups_of_heads
+            if fields.given("attention_k_eq_v"):
+                groups_of_heads = fields.number("num_global_key_value_heads", most="heads", default=groups_of_heads)
+            own = fields.part("per_layer_config").part(str(reading.layer))  # as it is saved again
+            groups_of_heads = own.number("num_key_value_heads", most="heads", default=groups_of_heads)
     scheme = getattr(reading.scheme, "scheme", reading.scheme)  # within a query temperature
     return 2 * groups_of_heads * getattr(scheme, "head_dim", width)
