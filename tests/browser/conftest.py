@@ -467,8 +467,8 @@ class Slider:
         """Whether the readout is where the handle stands, on a straight or a logarithmic scale."""
         place = float(self.element.get_attribute("aria-valuenow"))
         number = float(self.readout().replace("\N{MINUS SIGN}", "-"))
-        values = [place, *([10**place] if abs(place) < 100 else [])]
-        return any(math.isclose(number, value, rel_tol=0.01, abs_tol=0.01) for value in values)
+        straight = math.isclose(number, place, rel_tol=0.01, abs_tol=0.051)  # aria-valuenow has one decimal
+        return straight or (abs(place) < 100 and math.isclose(number, 10**place, rel_tol=0.01, abs_tol=0.01))
 
     def press(self, key: str) -> tuple[str, str]:
         """Press an arrow key on the handle; return the settled state."""
