@@ -17,6 +17,12 @@ from posenc_lib.view import Explorer
 from posenc_lib.view.recording import record
 
 
+def up_to_last_explorer(cells: list) -> list:
+    """The cells of a notebook that its explorers may need."""
+    shown = (n for n, cell in enumerate(cells, start=1) if cell.cell_type == "code" and "Explorer(" in cell.source)
+    return cells[: max(shown, default=0)]
+
+
 def record_notebook(notebook: Path, folder: Path, digest: str, most: int, pair: int, before: str = "") -> None:
     """Record the explorers of a notebook, each where its cell shows it: later cells may change what it draws.
 
@@ -54,9 +60,7 @@ def record_notebook(notebook: Path, folder: Path, digest: str, most: int, pair: 
     shell = InteractiveShell.instance()
     shell.display_formatter.ipython_display_formatter.for_type(Explorer, keep)
     os.chdir(notebook.parent)
-    sources = [cell.source for cell in cells if cell.cell_type == "code"]
-    needed = max((n for n, source in enumerate(sources, start=1) if "Explorer(" in source), default=0)
-    for source in (before, *sources[:needed]):
+    for source in (before, *(cell.source for cell in up_to_last_explorer(cells) if cell.cell_type == "code")):
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             done = shell.run_cell(source)

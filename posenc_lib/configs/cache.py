@@ -47,10 +47,12 @@ def _per_token(fields: Fields, reading: Reading) -> int:
     if isinstance(reading.scheme, DecoupledRotary):
         return sum(fields.number(name, most="width") for name in ("kv_lora_rank", "qk_rope_head_dim"))
     _, heads, width = sizes(fields)
-    if kind == "falcon" and not fields.given("new_decoder_architecture"):
-        groups_of_heads = 1 if fields.given("multi_query", default=True) else heads
+    if kind == "falcon" and fields.given("new_decoder_architecture"):
+        groups_of_heads = fields.number("num_kv_heads", most="heads", default=heads)
+    elif kind == "falcon" and fields.given("multi_query", default=True):
+        groups_of_heads = 1
     elif kind == "falcon" or kind in OWN_KEYS:
-        groups_of_heads = fields.number("num_kv_heads", most="heads", default=heads) if kind == "falcon" else heads
+        groups_of_heads = heads
     else:
         default = heads if kind in OWN_IF_MISSING else None
         groups_of_heads = fields.number("num_key_value_heads", most="heads", default=default)
@@ -59,5 +61,4 @@ def _per_token(fields: Fields, reading: Reading) -> int:
                 groups_of_heads = fields.number("num_global_key_value_heads", most="heads", default=groups_of_heads)
             own = fields.part("per_layer_config").part(str(reading.layer))  # as it is saved again
             groups_of_heads = own.number("num_key_value_heads", most="heads", default=groups_of_heads)
-    scheme = getattr(reading.scheme, "scheme", reading.scheme)  # within a query temperature
-    return 2 * groups_of_heads * getattr(scheme, "head_dim", width)
+    return 2 * groups_of_heads * getattr(reading.inner, "head_dim", width)

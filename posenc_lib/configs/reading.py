@@ -8,6 +8,7 @@ from torch import Tensor
 from posenc_lib import attention
 from posenc_lib.relative import relative_position
 from posenc_lib.scheme import PositionScheme
+from posenc_lib.schemes.temperature import QueryTemperature
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class Reading:
     sinks: bool = False
     trained: int | None = None
     unread: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def inner(self) -> PositionScheme:
+        """The scheme, or the one whose queries a query temperature multiplies."""
+        return self.scheme.scheme if isinstance(self.scheme, QueryTemperature) else self.scheme
 
     def visible(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """(..., Lq, Lk) bool, True where a key may be seen; positions (L,) or (B, L) count the tokens of the text."""

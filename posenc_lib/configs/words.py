@@ -77,10 +77,9 @@ def _named(layers: list[int], count: int) -> str:
 
 def _attention(reading: Reading) -> list[str]:
     """What one kind of layer does."""
-    lines, scheme = [], reading.scheme
-    if isinstance(scheme, QueryTemperature):
-        lines.append(f"queries times 1 + {scheme.beta:g} ln(1 + floor({_counted(scheme.first)} / {scheme.every:,}))")
-        scheme = scheme.scheme
+    lines, warm, scheme = [], reading.scheme, reading.inner
+    if isinstance(warm, QueryTemperature):
+        lines.append(f"queries times 1 + {warm.beta:g} ln(1 + floor({_counted(warm.first)} / {warm.every:,}))")
     if isinstance(scheme, Rotary):
         limits = [limit for limit in (reading.trained, reading.window, reading.chunk) if limit is not None]
         lines += _rotation(scheme, min(limits, default=None))
@@ -133,7 +132,7 @@ def _settings(scaling: Any) -> str:
 
 def _cache(reading: Reading) -> str:
     """What has to be kept of the keys."""
-    scheme = reading.scheme.scheme if isinstance(reading.scheme, QueryTemperature) else reading.scheme
+    scheme = reading.inner
     if isinstance(scheme, DecoupledRotary):
         return f"a short vector for the keys and values of all heads, and {2 * len(scheme.inv_freq)} rotated components"
     scaling = scheme.rope_scaling if isinstance(scheme, Rotary) else None

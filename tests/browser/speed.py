@@ -8,6 +8,7 @@ from pathlib import Path
 import nbformat
 from browser.conftest import Visit, chromium, course_lab, lab_page
 
+from record_notebook import up_to_last_explorer
 from static_page import StaticPage
 
 # What the explorers are measured against: the same kind of picture, drawn anew at every move.
@@ -84,8 +85,7 @@ def ratios(pixels: int) -> Iterator[tuple[str, str, float]]:
         page = lab_page(browser, lab, pixels)
         for path in sorted((Path(folder) / "notebooks").glob("[0-9]*.ipynb")):
             notebook = nbformat.read(path, as_version=4)
-            needed = max(n for n, cell in enumerate(notebook.cells, start=1) if "Explorer(" in cell.source)
-            notebook.cells[needed:] = [nbformat.v4.new_code_cell(BARE, id="bare")]
+            notebook.cells = [*up_to_last_explorer(notebook.cells), nbformat.v4.new_code_cell(BARE, id="bare")]
             nbformat.write(notebook, path)
             visit = Visit(page, lab, path.name)
             visit.run_all()
