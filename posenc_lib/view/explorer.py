@@ -25,12 +25,13 @@ import traitlets
 from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from PIL import Image
 from traitlets.utils.bunch import Bunch
 
 from posenc_lib.view import figure
 from posenc_lib.view.controls import following, sweep, text
-from posenc_lib.view.pixels import png
+from posenc_lib.view.pixels import draw_cells, png
 
 DPI = 100  # on a screen with one pixel per point
 KEPT = 8  # pictures
@@ -249,7 +250,10 @@ class Explorer:
             self._background = self._encode(np.asarray(self._canvas.buffer_rgba()))
         self._canvas.get_renderer().clear()
         for artist in self._moving:
-            (artist.axes or self._figure).draw_artist(artist)
+            if isinstance(artist, AxesImage) and _plain(artist):
+                draw_cells(artist, self._canvas.get_renderer())
+            else:
+                (artist.axes or self._figure).draw_artist(artist)
         return self._background, self._encode(np.asarray(self._canvas.buffer_rgba()))
 
     def _repr_mimebundle_(self, **kwargs: object) -> tuple[dict, dict]:
@@ -267,3 +271,9 @@ class Explorer:
 
 def _several(item: Artist | Iterable[Artist]) -> list[Artist]:
     return [item] if isinstance(item, Artist) else list(item)
+
+
+def _plain(image: AxesImage) -> bool:
+    """Whether ``draw_cells`` can draw it."""
+    unmixed = image.get_interpolation() == "nearest" and image.get_alpha() is None
+    return unmixed and image.get_visible() and image.get_transform().is_affine

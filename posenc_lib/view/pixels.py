@@ -1,6 +1,7 @@
-"""What an explorer draws, as a file without loss: PNG, quickly written, or WebP that is smaller and slower.
+"""What an explorer draws: its matrices pixel by pixel, and all of it as a file without loss.
 
-Both take pixels (height, width, 4), RGBA, and keep 32 degrees of opacity: the edge of a line needs no more.
+The file is a PNG, quickly written, or a WebP that is smaller and slower. Both take pixels (height, width, 4), RGBA, and
+keep 32 degrees of opacity: the edge of a line needs no more.
 """
 
 import io
@@ -8,10 +9,37 @@ import struct
 import zlib
 
 import numpy as np
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.image import AxesImage
 from PIL import Image
 
 OPACITY = np.rint(np.rint(np.arange(256) * 31 / 255) * 255 / 31).astype("<u4") << 24
 PALETTE = 256  # colours of a PNG with one byte per pixel
+
+
+def draw_cells(image: AxesImage, renderer: RendererAgg) -> None:
+    """Draw a matrix whose cells are not smoothed as matplotlib does, in a fifth of its time.
+
+    The colours are looked up for the cells and then copied to the pixels; matplotlib looks them up for the pixels.
+    """
+    left, right, bottom, top = image.get_extent()
+    corners = image.get_transform().transform([(left, bottom), (right, top)])
+    frame = np.reshape(image.axes.bbox.extents, (2, 2))
+    first = np.floor(np.maximum(corners.min(axis=0), frame[0]) + 0.5)
+    last = np.ceil(np.minimum(corners.max(axis=0), frame[1]) - 0.5)
+    cells = image.to_rgba(np.ma.asarray(image.get_array()), bytes=True).view("<u4")[..., 0]
+    if image.origin == "upper":
+        cells = cells[::-1]
+    (columns, rows) = (
+        (count * (np.arange(*ends) + 0.5 - start) / (end - start)).astype(int).clip(0, count - 1)
+        for count, start, end, *ends in zip(cells.shape[::-1], *corners, first, last, strict=True)
+    )
+    if len(columns) and len(rows):
+        picture = cells[:, columns][rows]
+        gc = renderer.new_gc()
+        gc.set_clip_rectangle(image.axes.bbox)
+        renderer.draw_image(gc, first[0], first[1], picture.view(np.uint8).reshape(*picture.shape, 4))
+        gc.restore()
 
 
 def png(pixels: np.ndarray) -> bytes:

@@ -1,12 +1,14 @@
-"""Pictures of explorers as files: PNG and WebP hold the same pixels, and those that were drawn."""
+"""Matrices as matplotlib draws them; pictures of explorers as PNG and WebP with the same pixels, and those drawn."""
 
 from io import BytesIO
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from PIL import Image
 
-from posenc_lib.view.pixels import png, webp
+from posenc_lib.view.pixels import draw_cells, png, webp
 
 
 def layer(colours, height=40, width=61, seed=0):
@@ -53,3 +55,46 @@ def test_more_colours_than_a_palette_holds(shape):
     seen, other = read(many), read(webp(layer(2000, *shape)))
     there = seen[..., 3] > 0
     assert np.array_equal(seen[..., 3], other[..., 3]) and np.array_equal(seen[there], other[there])
+
+
+def matrix(shape=(7, 5), channels=(), size=(3.01, 2.03), dpi=100, limits=None, **options):
+    """A figure with a matrix in it that has a hole, its image, and the renderer."""
+    values = np.random.default_rng(0).uniform(size=(*shape, *channels))
+    if not channels:
+        values.flat[7] = np.nan
+    figure = Figure(size, dpi=dpi)
+    canvas = FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.113, 0.137, 0.771, 0.713))
+    image = axes.imshow(values, interpolation="nearest", aspect="auto", animated=True, **options)
+    axes.set(**(limits or {}))
+    canvas.draw()
+    return image, canvas
+
+
+CASES = {
+    "a few cells": {},
+    "two pixels per point": {"dpi": 200},
+    "from below": {"origin": "lower"},
+    "in other units": {"extent": (0, 1, 256, 0), "cmap": "RdBu_r", "vmin": -1, "vmax": 1},
+    "a part of it": {"limits": {"xlim": (1.3, 3.2), "ylim": (5.1, 2.4)}},
+    "a part, from below": {"origin": "lower", "limits": {"xlim": (1.3, 3.2), "ylim": (2.4, 5.1)}},
+    "smaller than its axes": {"limits": {"xlim": (-4, 9.1), "ylim": (11, -3.3)}},
+    "turned round": {"limits": {"xlim": (4.5, -0.5), "ylim": (-0.5, 6.5)}},
+    "colours": {"channels": (3,)},
+    "colours and opacity": {"channels": (4,)},
+    "one row": {"shape": (1, 321)},
+    "many cells": {"shape": (83, 97)},
+    "outside": {"limits": {"xlim": (20, 30)}},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cells_are_drawn_as_matplotlib_draws_them(case):
+    image, canvas = matrix(**CASES[case])
+    seen = []
+    for draw in (lambda: image.axes.draw_artist(image), lambda: draw_cells(image, canvas.get_renderer())):
+        canvas.get_renderer().clear()
+        draw()
+        seen.append(np.asarray(canvas.buffer_rgba()).copy())
+    assert np.abs(seen[0].astype(int) - seen[1]).max() <= (1 if "opacity" in case else 0)
+    assert (seen[0][..., 3] > 0).any() == (case != "outside")
