@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Mapping
 from typing import Any
 
 from posenc_lib import schemes, validate
@@ -32,10 +33,16 @@ def scheme_classes() -> dict[str, type[PositionScheme]]:
     return found
 
 
-def build(scheme_class: type[PositionScheme], variant: str | None = None, **sizes: Any) -> PositionScheme:
+def build(
+    scheme_class: type[PositionScheme],
+    variant: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **sizes: Any,
+) -> PositionScheme:
     """An instance whose required arguments come from ``sizes``, or else from ``SIZES``.
 
-    With the name of one of its variants it has also the settings of that.
+    With the name of one of its variants it has also the settings of that, and ``settings`` are arguments that go before
+    all others.
 
     Raises:
         TypeError: if a required argument has a value in neither.
@@ -44,6 +51,7 @@ def build(scheme_class: type[PositionScheme], variant: str | None = None, **size
     if variant is not None:
         validate.choice("variant", variant, tuple(scheme_class.variants))
     values, given = SIZES | sizes, dict(scheme_class.variants[variant] if variant else {})
+    given |= settings or {}
     for name, parameter in inspect.signature(scheme_class).parameters.items():
         required = parameter.default is parameter.empty
         if required and name not in given:

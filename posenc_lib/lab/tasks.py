@@ -4,6 +4,8 @@ A target of ``IGNORE`` is not scored. All draws are made on the CPU from the giv
 the same data.
 """
 
+import math
+
 import torch
 from torch import Generator, Tensor
 
@@ -97,3 +99,86 @@ def name_position(
     if bos:
         tokens[:, 0] = vocabulary
     return tokens, torch.arange(length).expand(batch, -1).clone()
+
+
+def flip_flop(
+    batch: int, length: int, generator: Generator, values: int = 8, writes: int = 4, reads: int = 4
+) -> tuple[Tensor, Tensor]:
+    """Orders, each followed by a value; the answer at an order to read is the value of the last order to write.
+
+    Tokens below ``values`` are values, ``values`` means write, ``values + 1`` read, ``values + 2`` ignore. The first
+    order is to write; of the others about ``writes`` are and about ``reads`` are to read, however long the text is, so
+    that in a longer one the last write is farther away and has more to ignore behind it. What follows an order to read
+    is the value that is asked for.
+
+    Source: Liu et al. 2023 (arXiv:2306.00946), with more values than two.
+    Example:
+        >>> flip_flop(1, 6, torch.Generator().manual_seed(1), values=2, writes=1, reads=1)
+        (tensor([[2, 1, 4, 1, 3, 1]]), tensor([[-100, -100, -100, -100,    1, -100]]))
+    """
+    for name, value in (("writes", writes), ("reads", reads)):
+        validate.integer(name, value, at_least=1)
+    said = _tokens(batch, length, values, generator)[:, : (length + 1) // 2]
+    orders = torch.rand(said.shape, generator=generator) * max(said.shape[1], writes + reads)
+    write, read = orders < writes, (orders >= writes) & (orders < writes + reads)
+    write[:, 0], read[:, 0] = True, False
+    places = torch.arange(said.shape[1])
+    last_write = torch.where(write, places, 0).cummax(-1).values
+    said = torch.where(read, said.gather(1, last_write), said)
+    order = torch.where(write, values, torch.where(read, values + 1, values + 2))
+    tokens = torch.stack([order, said], dim=-1).flatten(1)[:, :length]
+    targets = torch.full_like(tokens, IGNORE)
+    targets[:, ::2] = said.masked_fill(~read, IGNORE)
+    return tokens, targets
+
+
+def passkey(
+    batch: int, length: int, generator: Generator, vocabulary: int = 32, size: int = 4
+) -> tuple[Tensor, Tensor]:
+    """A key of ``size`` tokens hidden among others; at the end its first token comes again, and the rest is asked for.
+
+    Tokens of the upper half of the vocabulary are those of keys, each at most once in one key; all others are of the
+    lower half. The key stands at a place drawn anew for every text, and the last ``size - 1`` places are the key once
+    more without its last token; the answer at each is the token that follows it in the key.
+
+    Raises:
+        ValueError: a text too short for the key and the question, a key longer than half of the vocabulary.
+    Example:
+        >>> passkey(1, 8, torch.Generator().manual_seed(0), vocabulary=8, size=3)
+        (tensor([[6, 7, 4, 0, 3, 3, 6, 7]]), tensor([[-100, -100, -100, -100, -100, -100,    7,    4]]))
+    """
+    half = validate.integer("vocabulary", vocabulary, at_least=4) // 2
+    validate.integer("size", size, at_least=2)
+    if size > half:
+        raise ValueError(f"size must be at most half of vocabulary = {vocabulary}, got {size}")
+    tokens = _tokens(batch, length, half, generator)
+    if length < 2 * size - 1:
+        raise ValueError(f"length must be at least 2 size - 1 = {2 * size - 1}, got {length}")
+    key = half + torch.rand(batch, half, generator=generator).argsort(-1)[:, :size]
+    start = torch.randint(length - 2 * size + 2, (batch, 1), generator=generator)
+    tokens.scatter_(1, start + torch.arange(size), key)
+    tokens[:, length - size + 1 :] = key[:, :-1]
+    targets = torch.full_like(tokens, IGNORE)
+    targets[:, length - size + 1 :] = key[:, 1:]
+    return tokens, targets
+
+
+def diagonal_neighbour(batch: int, length: int, generator: Generator, vocabulary: int = 8) -> tuple[Tensor, Tensor]:
+    """Tokens on a square, read row by row; the answer is the token one row up and one column to the left.
+
+    ``length`` is the number of all tokens, the square of the number of rows. The first row and the first column are
+    not scored.
+
+    Raises:
+        ValueError: a length that is no square.
+    Example:
+        >>> diagonal_neighbour(1, 4, torch.Generator().manual_seed(0))
+        (tensor([[4, 7, 5, 0]]), tensor([[-100, -100, -100,    4]]))
+    """
+    tokens = _tokens(batch, length, vocabulary, generator)
+    side = math.isqrt(length)
+    if side**2 != length:
+        raise ValueError(f"length must be the square of a number of rows, got {length}")
+    targets = torch.full((batch, side, side), IGNORE)
+    targets[:, 1:, 1:] = tokens.view(batch, side, side)[:, :-1, :-1]
+    return tokens, targets.flatten(1)

@@ -13,7 +13,7 @@ from posenc_lib.lab.tasks import IGNORE
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Compute with one thread: on tensors this small more of them wait for one another, and may round differently."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -26,7 +26,7 @@ def _one_thread() -> Iterator[None]:
 Task = Callable[[int, int, torch.Generator], tuple[Tensor, Tensor]]
 
 
-@_one_thread()
+@one_thread()
 def train(
     model: nn.Module,
     task: Task,
@@ -83,7 +83,7 @@ def train(
 
 
 @torch.no_grad()
-@_one_thread()
+@one_thread()
 def accuracy(model: nn.Module, task: Task, length: int, batch: int = 128, seed: int = 1) -> float:
     """Share of the scored places of one fresh batch at which the most likely answer is right; nan if none is scored.
 
