@@ -161,7 +161,7 @@ WITHOUT_COURSE = f"import sys; sys.modules |= dict.fromkeys({sorted(COURSE | OPT
 
 
 def test_all_but_training_and_pictures_works_without_the_course():
-    need_it = ("posenc_lib.view", "posenc_lib.lab.sweep", "posenc_lib.lab.comparison")
+    need_it = ("posenc_lib.view", "posenc_lib.lab.sweep", "posenc_lib.lab.comparison", "posenc_lib.lab.contest")
     wanted = sorted(name.removesuffix(".__init__") for name in MODULES if not name.startswith(need_it))
     assert {"posenc_lib", "posenc_lib.attention", "posenc_lib.schemes.rope", "posenc_lib.lab.probes"} <= set(wanted)
     done = run(f"{WITHOUT_COURSE} import {', '.join(wanted)}; posenc_lib.lab.catalog.scheme_classes(); print('done')")

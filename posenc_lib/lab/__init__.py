@@ -2,7 +2,17 @@
 
 from posenc_lib.lab.measure import milliseconds, randn
 from posenc_lib.lab.model import TinyTransformer
-from posenc_lib.lab.tasks import IGNORE, associative_recall, copy_back, induction, name_position, reverse
+from posenc_lib.lab.tasks import (
+    IGNORE,
+    associative_recall,
+    copy_back,
+    diagonal_neighbour,
+    flip_flop,
+    induction,
+    name_position,
+    passkey,
+    reverse,
+)
 from posenc_lib.lab.text import next_character
 from posenc_lib.lab.training import accuracy, train
 
@@ -12,10 +22,13 @@ __all__ = [
     "accuracy",
     "associative_recall",
     "copy_back",
+    "diagonal_neighbour",
+    "flip_flop",
     "induction",
     "milliseconds",
     "name_position",
     "next_character",
+    "passkey",
     "randn",
     "reverse",
     "train",

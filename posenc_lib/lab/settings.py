@@ -45,11 +45,13 @@ class Setting(NamedTuple):
     arguments: what the constructor is given, as JSON keeps it, for a frame.
     reason: one line.
     left_out: why the scheme is not trained in a frame; None if it is.
+    rate: how many times as fast as the rest of the model what the scheme learns is learned.
     """
 
     arguments: Callable[[Frame], dict[str, Any]]
     reason: str
     left_out: Callable[[Frame], str | None] = lambda frame: None
+    rate: float = 1.0
 
 
 def _nothing(frame: Frame) -> dict[str, Any]:
@@ -123,7 +125,9 @@ SETTINGS: dict[str, Setting] = {
     "Sinusoidal": Setting(_nothing, "base 10 000 as published"),
     "T5Bias": Setting(
         lambda frame: {"bidirectional": not frame.causal, "max_distance": 3 * frame.length // 4},
-        "32 buckets; the last begins within the training length, so that it is trained (published: 128 at 512)",
+        "32 buckets, the last within the training length and so trained (published: 128 at 512); a higher rate for "
+        "them, as T5's optimizer (Adafactor) moves in larger steps what is larger",
+        rate=10.0,
     ),
     "Tener": Setting(_nothing, "nothing to choose"),
     "TransformerXL": Setting(_nothing, "nothing to choose"),
@@ -153,6 +157,7 @@ def arguments(scheme: str, frame: Frame) -> dict[str, Any]:
         ValueError: an unknown scheme.
         TypeError: an entry with an argument that the scheme does not have.
     Example:
+        >>> from posenc_lib.lab.settings import Frame
         >>> arguments("T5Bias", Frame(length=32, longest=256))
         {'bidirectional': False, 'max_distance': 24}
     """
@@ -168,6 +173,7 @@ def configured(scheme: str, frame: Frame) -> PositionScheme:
     """An instance as its authors would build it for this frame; what it draws comes from torch's generator.
 
     Example:
+        >>> from posenc_lib.lab.settings import Frame
         >>> configured("Shaw", Frame(length=32, longest=256))
         Shaw(head_dim=16, clip=16, num_heads=None)
     """
@@ -187,6 +193,7 @@ def extensions(frame: Frame, factor: float) -> dict[str, PositionScheme]:
     """What is done to a trained RoPE in a text ``factor`` times as long as those of the training, by name.
 
     Example:
+        >>> from posenc_lib.lab.settings import Frame
         >>> list(extensions(Frame(length=32, longest=256), factor=2.0))
         ['position interpolation', 'NTK-aware', 'YaRN', 'YaRN, fast from 4 turns', 'query temperature']
     """

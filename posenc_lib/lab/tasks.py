@@ -47,17 +47,25 @@ def copy_back(
     return tokens, targets
 
 
-def induction(batch: int, length: int, generator: Generator, vocabulary: int = 64) -> tuple[Tensor, Tensor]:
+def induction(
+    batch: int, length: int, generator: Generator, vocabulary: int = 64, distinct: bool = False
+) -> tuple[Tensor, Tensor]:
     """A random block is said again and again; the answer is the next token, scored from the second token of the repeat.
 
     The period is drawn for every text, from a quarter to half of the length, so that the answer stands no fixed number
-    of places back: the model must find the last place with the present token and say what followed.
+    of places back: the model must find the last place with the present token and say what followed. With ``distinct``
+    no token occurs twice in a block, so that there is one such place in it.
 
+    Raises:
+        ValueError: a vocabulary too small for distinct tokens, half of the length.
     Example:
         >>> induction(1, 8, torch.Generator().manual_seed(0))
         (tensor([[44, 47, 53, 44, 47, 53, 44, 47]]), tensor([[-100, -100, -100,   47,   53,   44,   47,   53]]))
     """
     blocks = _tokens(batch, length, vocabulary, generator)
+    if distinct:
+        validate.integer("vocabulary", vocabulary, at_least=max(length // 2, 1))
+        blocks = torch.rand(batch, vocabulary, generator=generator).argsort(-1)
     period = torch.randint(max(length // 4, 1), max(length // 2, 1) + 1, (batch, 1), generator=generator)
     places = torch.arange(length + 1)
     text = blocks.gather(1, places % period)

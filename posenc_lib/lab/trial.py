@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from posenc_lib import validate
 from posenc_lib.lab.catalog import scheme_classes
 from posenc_lib.lab.model import TinyTransformer
-from posenc_lib.lab.settings import EXTENDED, Frame, arguments, configured, extensions
+from posenc_lib.lab.settings import EXTENDED, Frame, arguments, configured, extensions, setting
 from posenc_lib.lab.tasks import (
     IGNORE,
     associative_recall,
@@ -33,7 +33,7 @@ from posenc_lib.schemes.grid import grid_coordinates
 TIMES = (1, 2, 4, 8)  # lengths of the tests, in lengths of the training
 WARM_UP, LOOK, COOL_DOWN = 50, 25, 75  # updates: the rate rises, between two looks, the rate falls
 RIGHT, MET = 0.99, 0.98  # accuracy at which the cooling down starts, and that at the end which counts as trained
-FLAT, LOOKS = 0.01, 6  # a loss is flat if so many looks made it better by less than this share
+FLAT, LOOKS = 0.03, 4  # a loss is flat if so many looks make it better by less than this share
 SEEDS = {"scheme": 1_000_000, "batches": 2_000_000, "looks": 3_000_000, "test": 4_000_000}
 
 
@@ -63,6 +63,10 @@ class Contest(NamedTuple):
     grid: bool = False
     bits: bool = False
 
+    def decides(self) -> list[object]:
+        """What of it decides a trial beside the trial's own arguments, as JSON keeps it."""
+        return [self.vocabulary, dict(self.options), dict(self.in_test), self.batch, self.causal, self.grid, self.bits]
+
     def lengths(self, length: int) -> list[int]:
         """Those of the tests of a model that was trained on ``length`` tokens; on a grid the nearest squares."""
         if self.grid:
@@ -72,11 +76,11 @@ class Contest(NamedTuple):
 
 TASKS = {
     "copy back": Contest(copy_back, 16),
-    "induction": Contest(induction, 32, {"vocabulary": 32}),
-    "look-up": Contest(associative_recall, 16, {"vocabulary": 16}),
-    "reverse": Contest(reverse, 8, {"vocabulary": 8}, length=16, causal=False),
+    "induction": Contest(induction, 128, {"vocabulary": 128, "distinct": True}, maximum=2000),
+    "look-up": Contest(associative_recall, 12, {"vocabulary": 12}),
+    "reverse": Contest(reverse, 8, {"vocabulary": 8}, length=12, maximum=1500, causal=False),
     "flip-flop": Contest(flip_flop, 11),
-    "passkey": Contest(passkey, 16, {"vocabulary": 16}),
+    "passkey": Contest(passkey, 16, {"vocabulary": 16, "size": 6}, maximum=1500),
     "next character": Contest(next_character, CHARACTERS, {}, {"part": "test"}, length=64, batch=8, bits=True),
     "grid": Contest(diagonal_neighbour, 8, length=25, grid=True),
 }
@@ -126,7 +130,7 @@ def trial(
         positions, contest.vocabulary, causal=contest.causal, dim=width, num_heads=heads, num_layers=layers, seed=seed
     )
     start = time.process_time()
-    updates, flat = _train(model, contest, length, maximum, learning_rate, seed)
+    updates, flat = _train(model, contest, length, maximum, learning_rate, seed, setting(scheme).rate)
     seconds = time.process_time() - start
     loss, right = _look(model, contest, length)
     result: dict[str, Any] = {
@@ -154,11 +158,11 @@ def code_version(scheme: str, task: str, length: int, width: int = 64, heads: in
         False
     """
     contest = TASKS[task]
-    roots = [scheme_classes()[scheme], TinyTransformer, contest.task, _train, _measure]
+    roots: list[Any] = [scheme_classes()[scheme], TinyTransformer, contest.task, _train, _measure]
     if scheme == EXTENDED:
         roots.append(_extended)
-    chosen = [arguments(scheme, frame(task, length, width, heads)), dict(contest.options), dict(contest.in_test)]
-    return version(roots, [*chosen, contest.vocabulary, contest.batch, contest.causal, contest.grid, contest.bits])
+    chosen = [arguments(scheme, frame(task, length, width, heads)), setting(scheme).rate]
+    return version(roots, [*chosen, *contest.decides()])
 
 
 @cache
@@ -168,21 +172,32 @@ def _text_digest() -> str:
 
 
 def _train(
-    model: TinyTransformer, contest: Contest, length: int, maximum: int, learning_rate: float, seed: int
+    model: TinyTransformer,
+    contest: Contest,
+    length: int,
+    maximum: int,
+    learning_rate: float,
+    seed: int,
+    faster: float,
 ) -> tuple[int, bool]:
     """Train until the criterion is met and then to cool down, or to the maximum.
 
     Returns:
         The updates made, and whether the criterion was met before the maximum.
     """
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, fused=True)
+    own = set(model.scheme.parameters())
+    groups = [
+        {"params": [p for p in model.parameters() if p not in own], "times": learning_rate},
+        {"params": [p for p in model.parameters() if p in own], "times": learning_rate * faster},
+    ]
+    optimizer = torch.optim.AdamW([group for group in groups if group["params"]], fused=True)
     generator = torch.Generator().manual_seed(SEEDS["batches"] + seed)
     losses: list[float] = []
     last, reached, made = maximum, False, 0
     while made < last:
         share = min(1.0, (made + 1) / WARM_UP, (last - made) / COOL_DOWN)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate * share
+            group["lr"] = group["times"] * share
         tokens, targets = contest.task(contest.batch, length, generator, **contest.options)
         loss = _loss(_logits(model, contest, tokens), targets)
         optimizer.zero_grad()
@@ -201,7 +216,9 @@ def _train(
 
 
 def _flat(losses: list[float]) -> bool:
-    return len(losses) > LOOKS and min(losses[-LOOKS:]) > (1 - FLAT) * min(losses[:-LOOKS])
+    """Whether the last few looks are better than those before them by less than a share, on the average."""
+    before, now = sum(losses[-2 * LOOKS : -LOOKS]), sum(losses[-LOOKS:])
+    return len(losses) >= 2 * LOOKS and now > (1 - FLAT) * before
 
 
 def _logits(model: TinyTransformer, contest: Contest, tokens: Tensor) -> Tensor:
