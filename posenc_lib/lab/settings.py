@@ -189,7 +189,7 @@ def configured(scheme: str, frame: Frame) -> PositionScheme:
 EXTENDED = "Rotary"  # the scheme whose trained models the methods below change
 
 
-def extensions(frame: Frame, factor: float) -> dict[str, PositionScheme]:
+def extensions(frame: Frame, factor: float, base: float = 10_000.0) -> dict[str, PositionScheme]:
     """What is done to a trained RoPE in a text ``factor`` times as long as those of the training, by name.
 
     Example:
@@ -197,14 +197,13 @@ def extensions(frame: Frame, factor: float) -> dict[str, PositionScheme]:
         >>> list(extensions(Frame(length=32, longest=256), factor=2.0))
         ['position interpolation', 'NTK-aware', 'YaRN', 'YaRN, fast from 4 turns', 'query temperature']
     """
-    head_dim, base = frame.head_dim, SETTINGS[EXTENDED].arguments(frame)["base"]
+    d = frame.head_dim
     rescaled = {
-        "position interpolation": position_interpolation(head_dim, base, factor),
-        "NTK-aware": ntk_aware(head_dim, base, factor),
+        "position interpolation": position_interpolation(d, base, factor),
+        "NTK-aware": ntk_aware(d, base, factor),
         # as published, a pair is fast from 32 turns in the training on; in 32 tokens the fastest makes 5
-        "YaRN": yarn(head_dim, base, factor, frame.length),
-        "YaRN, fast from 4 turns": yarn(head_dim, base, factor, frame.length, beta_fast=4.0),
+        "YaRN": yarn(d, base, factor, frame.length),
+        "YaRN, fast from 4 turns": yarn(d, base, factor, frame.length, beta_fast=4.0),
     }
-    schemes = {name: Rotary(head_dim, base, rope_scaling=frequencies) for name, frequencies in rescaled.items()}
-    temperature = SETTINGS["QueryTemperature"].arguments(frame)
-    return schemes | {"query temperature": QueryTemperature(scheme=Rotary(head_dim, base), **temperature)}
+    schemes = {name: Rotary(d, base, rope_scaling=frequencies) for name, frequencies in rescaled.items()}
+    return schemes | {"query temperature": QueryTemperature(every=frame.length, scheme=Rotary(d, base))}

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +29,7 @@ from posenc_lib.lab.text import CHARACTERS, characters, next_character
 from posenc_lib.lab.training import one_thread
 from posenc_lib.lab.version import version
 from posenc_lib.schemes.grid import grid_coordinates
+from posenc_lib.schemes.rope import Rotary
 
 TIMES = (1, 2, 4, 8)  # lengths of the tests, in lengths of the training
 WARM_UP, LOOK, COOL_DOWN = 50, 25, 75  # updates: the rate rises, between two looks, the rate falls
@@ -258,8 +259,9 @@ def _measure(model: TinyTransformer, contest: Contest, length: int) -> float:
 def _extended(model: TinyTransformer, contest: Contest, here: Frame) -> dict[str, dict[str, float]]:
     """The measures by method and length of what is done to a trained RoPE; the model is left with the last of it."""
     measures: dict[str, dict[str, float]] = {}
+    base = cast(Rotary, model.scheme).base
     for times, n in zip(TIMES[1:], contest.lengths(here.length)[1:], strict=True):
-        for name, scheme in extensions(here, float(times)).items():
+        for name, scheme in extensions(here, float(times), base).items():
             model.scheme = scheme
             measures.setdefault(name, {})[str(n)] = _measure(model, contest, n)
     return measures

@@ -1,4 +1,7 @@
-"""A digest of the code that decides a result: it changes with that code, and not with a comment or a docstring."""
+"""A digest of the code that decides a result: it changes with that code.
+
+It does not change with what decides nothing: comments, docstrings, types, the words of an error, the version of Python.
+"""
 
 import ast
 import hashlib
@@ -11,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 PACKAGE = "posenc_lib"
+IDLE = ("annotation", "returns", "kind", "ctx", "type_params", "type_comment")  # parts of a tree that decide nothing
 
 
 def version(roots: Iterable[type | Any], values: object = None) -> str:
@@ -40,10 +44,22 @@ def version(roots: Iterable[type | Any], values: object = None) -> str:
             continue
         found[key] = ""
         for node in definitions.get(name, ()):
-            found[key] += ast.dump(node)
+            found[key] += _canonical(node)
             waiting += _reached(node, module, imported)
     text = json.dumps([sorted(found.items()), values], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _canonical(node: object) -> str:
+    """A tree in words, without what is empty, types, and what is raised."""
+    if isinstance(node, list):
+        return " ".join(map(_canonical, node))
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    if isinstance(node, ast.Raise):
+        return "raise"
+    kept = [(name, value) for name, value in ast.iter_fields(node) if name not in IDLE and value not in (None, [])]
+    return f"{type(node).__name__}({', '.join(f'{name}={_canonical(value)}' for name, value in kept)})"
 
 
 def _reached(node: ast.AST, module: str, imported: dict[str, tuple[str, str]]) -> list[tuple[str, str]]:
