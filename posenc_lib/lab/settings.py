@@ -21,8 +21,7 @@ class Frame(NamedTuple):
     length: tokens of a text in training.
     longest: tokens of the longest text in a test.
     causal: whether a token sees only what is before it.
-    grid: whether the tokens stand on a grid of rows and columns; a scheme of plain numbers gets their places in
-        reading order.
+    grid: whether the tokens stand on a grid; a scheme whose positions are numbers gets their places in reading order.
     dim, num_heads: width D of the model and heads H.
     """
 
