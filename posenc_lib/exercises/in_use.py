@@ -1,15 +1,16 @@
-"""Checks of the exercises in notebook 18."""
+"""Checks of the exercises in notebook 18, and what its other cells read from files and from a toy."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from posenc_lib.attention import scores
-from posenc_lib.configs import groups
+from posenc_lib.configs import Projections, groups, public_models, scheme_of
 from posenc_lib.exercises.check import Check, JudgeCheck
+from posenc_lib.lab import TinyTransformer
 from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.context_extension import RescaledFrequencies
 from posenc_lib.schemes.rope import Rotary, rotate
@@ -25,6 +26,74 @@ GEMMA3 = SIZES | {
     "sliding_window_pattern": 6,
 }
 Config = Mapping[str, Any]
+
+
+def widths_in_file(config: Config) -> tuple[int, int, int]:
+    """How wide the part of a head is that rotates, and two misreadings, from the names of the fields alone.
+
+    Args:
+        config: of a model that rotates.
+    Returns:
+        rho d; d, as if all of it rotated; rho times ``hidden_size`` over the number of heads, as if no file had a
+        ``head_dim``.
+    Example:
+        >>> widths_in_file({"hidden_size": 64, "num_attention_heads": 4, "head_dim": 32, "partial_rotary_factor": 0.5})
+        (16, 32, 8)
+    """
+    text = config.get("text_config", config)
+    heads = text.get("num_attention_heads") or text["n_head"]
+    divided = (text.get("hidden_size") or text["n_embd"]) // heads
+    d = text.get("head_dim", divided)
+    rho = text.get("partial_rotary_factor") or text.get("rotary_pct", 1)
+    rho = text["rotary_dim"] / d if "rotary_dim" in text else rho  # GPT-J
+    return round(rho * d), d, round(rho * divided)
+
+
+def plain_rotations() -> Iterator[tuple[tuple[int, int, int], Rotary, int]]:
+    """Of every kind of layer of the public models that rotates by the plain formula: widths, scheme, length of texts.
+
+    Returns:
+        The widths as :func:`widths_in_file` has them, what the library makes of the file, and the longest text that the
+        file speaks of.
+    Example:
+        >>> widths, scheme, length = next(plain_rotations())
+        >>> 2 * len(scheme.inv_freq) == widths[0]
+        True
+    """
+    for row in public_models():
+        for _, reading in groups(row["config"]):
+            scheme = reading.scheme
+            if isinstance(scheme, Rotary) and not scheme.rope_scaling and reading.trained:
+                yield widths_in_file(row["config"]), scheme, reading.trained
+
+
+def made_by(model: TinyTransformer, layer: int = 0) -> Projections:
+    """What makes queries and keys in a layer of a toy that rotates, as it is read from the files of a model.
+
+    The trained gain of the norm before the projections is taken into them: W (gain x + shift) + b.
+
+    Raises:
+        TypeError: if the layer has another scheme than RoPE.
+    Example:
+        >>> made_by(TinyTransformer(Rotary(16), vocabulary=3)).q.shape
+        torch.Size([4, 16, 64])
+    """
+    block: Any = model.blocks[layer]
+    scheme = model.schemes[layer]
+    if not isinstance(scheme, Rotary):
+        raise TypeError(f"model must have RoPE in layer {layer}, got {scheme.name}")
+    parameters = block.qkv.weight, block.qkv.bias, block.norm_1.weight, block.norm_1.bias
+    weight, bias, gain, shift = (x.detach().cpu() for x in parameters)
+    parts = (3, block.num_heads, -1)
+    q, k, _ = (weight * gain).unflatten(0, parts)
+    q_bias, k_bias, _ = (bias + weight @ shift).unflatten(0, parts)
+    return Projections(scheme, q, k, q_bias, k_bias)
+
+
+def _read(config: Config, layer: int) -> tuple[float, int]:
+    """As the library reads the file."""
+    reading = scheme_of(config, layer)
+    return getattr(reading.scheme, "base", 0), reading.window or 0
 
 
 def _layer_kind(
@@ -53,7 +122,7 @@ def _exchanged(config: Config, layer: int) -> tuple[float, int]:
 
 check_layer_kind = Check(
     "layer_kind",
-    _layer_kind,
+    _read,
     cases=[(config, layer) for config in (LLAMA, SMOLLM3, GEMMA3) for layer in (0, 2, 5, 6, 11)],
     mistakes=[
         (

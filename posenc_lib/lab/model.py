@@ -92,6 +92,16 @@ class TinyTransformer(nn.Module):
 
         On a grid positions are (L, n) or (B, L, n). ``key_padding_mask`` (B, L) is True where a token is padding.
         """
+        return self.answer(self.norm(self.hidden(tokens, positions, key_padding_mask)))
+
+    def hidden(
+        self,
+        tokens: Tensor,
+        positions: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        layers: int | None = None,
+    ) -> Tensor:
+        """What the first ``layers`` blocks make of tokens, (B, L, D); all blocks if None, with 0 their input."""
         x = self.embedding(tokens)
         given = tokens.shape[1] if positions is None else positions
         schemes = self.schemes
@@ -99,9 +109,9 @@ class TinyTransformer(nn.Module):
         near = {window: self._within(window, tokens) for window in set(self.windows)}
         if "input" in schemes[0].places:
             x = schemes[0].embed(x, here[schemes[0]].key_positions if positions is None else positions)
-        for block, scheme, window in zip(self.blocks, schemes, self.windows, strict=True):
+        for block, scheme, window in list(zip(self.blocks, schemes, self.windows, strict=True))[:layers]:
             x = block(x, here[scheme], key_padding_mask, near[window])
-        return self.answer(self.norm(x))
+        return x
 
     @staticmethod
     def _within(window: int | None, tokens: Tensor) -> Tensor | None:

@@ -1,0 +1,50 @@
+"""What notebook 18 reads from files and from a toy, beside its exercises."""
+
+import pytest
+import torch
+
+from posenc_lib.exercises.in_use import made_by, plain_rotations, widths_in_file
+from posenc_lib.lab import TinyTransformer
+from posenc_lib.lab.measure import randn
+from posenc_lib.schemes.none import NoPosition
+from posenc_lib.schemes.rope import Rotary
+
+
+@pytest.mark.parametrize(
+    ("fields", "widths"),
+    [
+        ({"hidden_size": 64, "num_attention_heads": 4}, (16, 16, 16)),
+        ({"hidden_size": 64, "num_attention_heads": 4, "head_dim": 32}, (32, 32, 16)),
+        ({"hidden_size": 64, "num_attention_heads": 4, "rotary_pct": 0.25}, (4, 16, 4)),
+        ({"n_embd": 64, "n_head": 4, "rotary_dim": 8}, (8, 16, 8)),
+        ({"text_config": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 8}}, (8, 8, 16)),
+    ],
+)
+def test_widths_in_a_file(fields, widths):
+    assert widths_in_file(fields) == widths
+
+
+def test_plain_rotations_are_plain_and_many():
+    found = list(plain_rotations())
+    assert len(found) > 20
+    for _, scheme, length in found:
+        assert not scheme.rope_scaling and length > 0
+
+
+def test_a_layer_of_a_toy_as_it_is_read_from_files():
+    model = TinyTransformer(Rotary(16), vocabulary=3, dim=32, num_heads=2).double()
+    block = model.blocks[1]
+    with torch.no_grad():
+        block.norm_1.weight.copy_(randn(32, seed=1))
+        block.norm_1.bias.copy_(randn(32, seed=2))
+    x = randn(2, 5, 32)
+    q, k, _ = block.qkv(block.norm_1(x)).unflatten(-1, (3, 2, 16)).permute(2, 0, 3, 1, 4)
+    made, normalised = made_by(model, 1), torch.nn.functional.layer_norm(x, (32,))
+    torch.testing.assert_close(made.queries(normalised), q)
+    torch.testing.assert_close(made.keys(normalised), k)
+    assert made.scheme is model.schemes[1]
+
+
+def test_a_layer_that_does_not_rotate_is_refused():
+    with pytest.raises(TypeError, match="model must have RoPE in layer 0, got none"):
+        made_by(TinyTransformer(NoPosition(), vocabulary=3))
