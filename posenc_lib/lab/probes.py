@@ -193,14 +193,17 @@ def shift_invariant(scheme: PositionScheme) -> Verdict:
 
 
 def symmetric(scheme: PositionScheme) -> Verdict:
-    """Whether a word scores the same k places to the left and k places to the right, in a text of equal words."""
+    """Whether a word scores the same k places to the left and k places to the right, between the same other words."""
     n = min(65, longest(scheme) + 1)
-    p, text = torch.arange(n), randn(1, D, seed=5).expand(n, D)
-    s = score_of(scheme, text, text, p, p)
-    mirrored = 2 * p[:, None] - p  # the place as far to the other side of i as j is
-    inside = (mirrored >= 0) & (mirrored < n)
-    other_side = s.gather(-1, mirrored.clamp(0, n - 1).expand(H, -1, -1))
-    return _agree(f"all pairs of {n} places, equal words", s, other_side.where(inside, s), _pairs(p))
+    words, domain = randn(n, D, seed=5), f"every query of {n} places, the same words to either side"
+    for i in range(n):
+        k = min(i, n - 1 - i)
+        p = torch.arange(i - k, i + k + 1)
+        s = score_of(scheme, words[:1], words[(p - i).abs()], torch.tensor([i]), p)
+        verdict = _agree(domain, s, s.flip(-1), {"head": range(H), "i": [i], "j": p.tolist()})
+        if not verdict:
+            return verdict
+    return Verdict(True, domain)
 
 
 def same_in_every_text(scheme: PositionScheme) -> Verdict:

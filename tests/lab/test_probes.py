@@ -65,7 +65,7 @@ EXPECTED = {
     "Rotary": ("query and key", F, Y, N, Y, Y, N, Y, Y, 0),
     "DecoupledRotary": ("query and key", F, Y, N, Y, Y, N, Y, Y, 0),
     "XPos": ("query and key", F, Y, N, Y, N, N, N, Y, 0),
-    "Fox": ("score", TUNED, Y, Y, N, N, Y, Y, Y, 64 * 4 + 4),
+    "Fox": ("score", TUNED, Y, N, N, N, Y, Y, Y, 64 * 4 + 4),
     "SelectiveRotary": ("query and key", TUNED, Y, N, Y, Y, N, Y, Y, (64 + 1) * 4 * 8),
     "PaTH": ("score", TUNED, Y, N, Y, Y, N, Y, Y, 64 * 64 + 64 * 4 + 4),
     "LearnedProfile": ("score", ROWS, Y, N, Y, Y, N, Y, N, 16 * (64 * 4 + 1024)),
@@ -231,7 +231,7 @@ def test_two_distances_alike():
         return -0.01 * torch.where(back == 1700, 1500.0, back)
 
     assert evidence(told_apart(At(penalty, head=None)), "places back", "and") == (1500, 1700)
-    assert told_apart(At(lambda i, j: -0.01 * (i - j), head=0))  # one head is enough
+    assert told_apart(At(lambda i, j: -0.01 * (i - j), head=3))  # one head is enough
     far = At(lambda i, j: -0.01 * (i - j).clamp(max=2**20), head=0)
     assert evidence(told_apart(far), "places back", "and") == (2**20, 2**21)
 
