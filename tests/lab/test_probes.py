@@ -328,6 +328,14 @@ def test_one_head_has_something_at_zero():
     assert nothing_at_zero(At(one_pair(0, 1)))
 
 
+def test_another_scale_is_no_position():
+    class Unscaled(PositionScheme):
+        def scale(self, head_dim):
+            return 1.0
+
+    assert nothing_at_zero(Unscaled()) and bounded(Unscaled())
+
+
 def test_distance_read_off_wants_a_distance_and_nothing_else():
     assert distance_read_off(At(lambda i, j: 1e-3 * (i - j == 3)))
     assert "score at every distance" in distance_read_off(At(one_pair(-1, -1))).counter_example
