@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,7 +71,7 @@ def _shown(value: object) -> str:
 
 
 def drawn(
-    scheme_class: type[PositionScheme], seed: int = 0, variant: str | None = None, **sizes: object
+    scheme_class: type[PositionScheme], seed: int = 0, variant: str | None = None, **sizes: Any
 ) -> PositionScheme:
     """An instance in float64 with a random number added to every parameter, so that none is 0 or like another.
 
