@@ -51,7 +51,7 @@ SCHEMES_MAY_READ: dict[str, set[str]] = {
 # What a room may read of what is installed; the others may read torch.
 PACKAGES = {
     "configs": {"torch", "safetensors", "huggingface_hub"},
-    "lab": {"torch", "joblib", "tqdm"},
+    "lab": {"torch", "numpy", "joblib", "tqdm"},
     "view": {
         *("torch", "numpy", "matplotlib", "cycler", "ipywidgets", "traitlets", "anywidget", "IPython", "PIL"),
         "jupyter_server",
@@ -161,7 +161,8 @@ WITHOUT_COURSE = f"import sys; sys.modules |= dict.fromkeys({sorted(COURSE | OPT
 
 
 def test_all_but_training_and_pictures_works_without_the_course():
-    need_it = ("posenc_lib.view", "posenc_lib.lab.sweep", "posenc_lib.lab.comparison", "posenc_lib.lab.contest")
+    lab = ("sweep", "comparison", "contest", "statistics")
+    need_it = ("posenc_lib.view", *(f"posenc_lib.lab.{name}" for name in lab))
     wanted = sorted(name.removesuffix(".__init__") for name in MODULES if not name.startswith(need_it))
     assert {"posenc_lib", "posenc_lib.attention", "posenc_lib.schemes.rope", "posenc_lib.lab.probes"} <= set(wanted)
     done = run(f"{WITHOUT_COURSE} import {', '.join(wanted)}; posenc_lib.lab.catalog.scheme_classes(); print('done')")
