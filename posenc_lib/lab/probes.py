@@ -26,7 +26,7 @@ from posenc_lib.schemes.none import NoPosition
 H, d, D = SIZES["num_heads"], SIZES["head_dim"], SIZES["dim"]
 WITHIN = 1e-9  # differences of float64 scores of size 1
 FARTHEST = 10**8  # the last place of the longest text that is asked about
-LOUDER = 1.5  # bounded: what position may do in a long text, as a multiple of what it does in a short one
+LOUDER = 1.35  # bounded: what position may do in a long text, as a multiple of what it does in a short one
 THINNER = 0.9  # summable: what a range of distances may weigh, as a share of the range before it
 
 
@@ -306,27 +306,30 @@ def _refusal(scheme: PositionScheme, place: int) -> ValueError | FloatingPointEr
 def bounded(scheme: PositionScheme, side: int = -1) -> Verdict:
     """Whether position changes scores by no more than some number, however long the text.
 
-    Asked are a text of 10**8 tokens, or as many as there may be, and one of the square root of that, which halves a
-    logarithm. It is bounded if the largest change in the long one is at most 1.5 times that in the short one. All words
-    are equal; queries are the first, the middle and the last; a longer text is asked about at more places.
+    Asked are a text of 10**8 tokens and one of 10**5, where a logarithm is 1.6 times as small. It is bounded if the
+    largest change in the long one is at most 1.35 times that in the short one. All words are equal; queries are the
+    first, the last and three between, keys stand in steps that grow by a twentieth. A scheme that refuses a longer text
+    is bounded; where its scores leave the range of float64, the texts are as much shorter.
 
     Args:
         side: -1 for keys before the query, 1 for keys after it.
     """
-    last = longest(scheme)
-    short, long = max(1, math.isqrt(last)), last
-    change = [_largest_change(scheme, *size, side) for size in ((short, 40), (long, 200))]
+    long, error = _end(scheme)
+    if isinstance(error, ValueError):
+        return Verdict(True, f"no text goes beyond place {long}")
+    short = round(long**0.625)
+    change = [_largest_change(scheme, last, side) for last in (short, long)]
     domain = f"keys {'before' if side < 0 else 'after'} the query, up to place {short} and {long}"
     if change[1] <= LOUDER * change[0] + WITHIN:
         return Verdict(True, domain)
     return Verdict(False, domain, {f"change up to place {short}": change[0], f"up to {long}": change[1]})
 
 
-def _largest_change(scheme: PositionScheme, last: int, steps: int, side: int) -> float:
+def _largest_change(scheme: PositionScheme, last: int, side: int) -> float:
     """What position does at most to a score in a text up to place ``last``; the keys stand in growing steps."""
-    queries = torch.tensor([0, last // 2, last])
-    away = torch.logspace(0, math.log10(last), steps, dtype=torch.float64).round().long()
-    p = torch.cat([queries, (queries[:, None] - away).flatten(), (queries[:, None] + away).flatten()])
+    queries = torch.tensor([0, last // 5, last // 3, last // 2, last])
+    away = 1.05 ** torch.arange(math.log(last, 1.05) + 1, dtype=torch.float64)
+    p = torch.cat([queries, *(queries + step for step in torch.cat([-away, away]).round().long())])
     p = p[(p >= 0) & (p <= last)].unique()
     words = randn(8, 1, D, seed=11)
     q, k = words.expand(-1, len(queries), -1), words.expand(-1, len(p), -1)
