@@ -13,7 +13,8 @@ import torch
 
 import posenc_lib
 from posenc_lib import attention, configs, lab, relative, scheme, schemes
-from posenc_lib.lab import contest, probes, settings, statistics, trial, version
+from posenc_lib.exercises import in_use
+from posenc_lib.lab import contest, inside, probes, settings, statistics, trial, version
 from posenc_lib.lab.catalog import scheme_classes
 
 ROOT = Path(posenc_lib.__file__).parent
@@ -36,6 +37,8 @@ def public() -> dict[str, object]:
     found += [settings.arguments, settings.configured, settings.extensions, trial.code_version, version.version]
     found += [contest.left_out, contest.best_rate]
     found += [probes.Verdict, probes.requirements]
+    found += [inside.entering, inside.crowd, inside.tempered]
+    found += [in_use.widths_in_file, in_use.plain_rotations, in_use.made_by]
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]
     found += [statistics.share_above, statistics.claim, statistics.ranking]
     for module in modules:

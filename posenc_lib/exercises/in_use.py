@@ -75,6 +75,8 @@ def made_by(model: TinyTransformer, layer: int = 0) -> Projections:
     Raises:
         TypeError: if the layer has another scheme than RoPE.
     Example:
+        >>> from posenc_lib import Rotary
+        >>> from posenc_lib.lab import TinyTransformer
         >>> made_by(TinyTransformer(Rotary(16), vocabulary=3)).q.shape
         torch.Size([4, 16, 64])
     """

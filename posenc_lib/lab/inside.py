@@ -38,6 +38,7 @@ def entering(model: TinyTransformer, layer: int, tokens: Tensor) -> Tensor:
         ValueError: a layer that the model does not have.
     Example:
         >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer
         >>> model = TinyTransformer(NoPosition(), vocabulary=3, dim=8, windows=[2, None])
         >>> entering(model, layer=1, tokens=torch.zeros(1, 300, dtype=torch.int64)).shape
         torch.Size([1, 300, 8])
@@ -98,6 +99,7 @@ def crowd(
         TypeError: places that are not integers.
     Example:
         >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer
         >>> model = TinyTransformer(NoPosition(), vocabulary=3)
         >>> x = torch.zeros(1, 5, 64)  # all scores are alike: nothing leads
         >>> found = crowd(model, 0, x, torch.tensor([4]), torch.tensor([[True, False, False, False, False]]))
@@ -129,6 +131,7 @@ def tempered(model: TinyTransformer, every: int, beta: float) -> TinyTransformer
         ValueError: as :class:`posenc_lib.schemes.temperature.QueryTemperature`.
     Example:
         >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer
         >>> tempered(TinyTransformer(NoPosition(), vocabulary=3), every=32, beta=0.2).schemes[0].name
         'query temperature'
     """
