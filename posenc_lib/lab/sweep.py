@@ -5,6 +5,7 @@ is missing and nothing else.
 """
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def sweep(
     """
     path, settings = Path(path), [dict(setting) for setting in settings]
     done = read(path)
+    _cut(path)
     missing = [setting for setting in settings if _key(setting) not in done]
     run = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
     with path.open("a", encoding="utf-8") as file:
@@ -44,24 +46,29 @@ def sweep(
 
 
 def read(path: str | Path) -> dict[str, object]:
-    """The results in a file by their settings, these as JSON with sorted names; a last line cut short is left out.
+    """The results in a file by their settings, these as JSON with sorted names; a last line without its end is none.
 
     Raises:
-        ValueError: a line before the last that is not a result.
+        ValueError: a line with an end that is not a result.
     """
     path = Path(path)
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
     done = {}
     for number, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)
             done[_key(entry["setting"])] = entry["result"]
         except (ValueError, KeyError, TypeError) as error:
-            if number == len(lines) and not line.endswith("\n"):
-                path.write_text("".join(lines[:-1]), encoding="utf-8")  # written when the power went
-                break
-            raise ValueError(f"{path}, line {number}, is not a result: {line[:80]!r}") from error
+            raise ValueError(
+                f"{path}, line {number}, is not a result: {line.decode(errors='replace')[:80]!r}"
+            ) from error
     return done
+
+
+def _cut(path: Path) -> None:
+    """Take away what is after the last whole line: it was written when the power went."""
+    if path.is_file():
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
 def _key(setting: Setting) -> str:
