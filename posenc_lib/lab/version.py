@@ -1,6 +1,7 @@
 """A digest of the code that decides a result: it changes with that code.
 
-It does not change with what decides nothing: comments, docstrings, types, the words of an error, the version of Python.
+It does not change with what decides nothing: comments, docstrings, the version of Python, and types and the words of an
+error, unless a name comes or goes with them.
 """
 
 import ast
