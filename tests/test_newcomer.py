@@ -1,5 +1,6 @@
 """A scheme that is new to the library: to be tested it only has to lie in the folder, and it breaks nothing."""
 
+import json
 import os
 import re
 import shutil
@@ -8,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from posenc_lib.lab.contest import SEEDS, run
 
 ROOT = Path(__file__).parents[1]
 MODULE = '''
@@ -68,6 +71,7 @@ def test_a_new_scheme_meets_the_contract_and_breaks_no_other_test(copy):
     others = (
         "tests/lab/test_catalog.py",
         "tests/lab/test_probes.py",
+        "tests/lab/test_settings.py",
         "tests/test_import.py",
         "tests/test_docstrings.py",
     )
@@ -83,3 +87,39 @@ def test_the_contract_sees_what_a_new_scheme_does_wrong(copy):
     _, said = unit_tests(copy, "tests/schemes/test_contract.py", "-k", "Waves and not compile")
     for test in ("test_repr_names_every_argument", "test_saved_and_copied", "test_batch_is_one_by_one"):
         assert re.search(rf"FAILED .*{test}", said), said
+
+
+TABLE = """
+import sys
+from posenc_lib.lab.contest import entries
+from posenc_lib.lab.statistics import ranking, table
+
+cells = table(entries(sys.argv[1]), tasks=["induction"])
+for cell in cells.values():
+    print(cell.scheme, cell.untrained(), sep=": ")
+print("ranked:", *(place.scheme for place in ranking(cells.values(), 64)))
+"""
+
+
+def test_a_new_scheme_is_not_trained_yet_until_the_contest_is_called_again(copy):
+    """No list has to be edited; the command makes what is missing and leaves what is there."""
+    (copy / "posenc_lib" / "schemes" / "newcomer.py").write_text(MODULE)
+    environment = os.environ | {"PYTHONPATH": str(copy)}
+    path = copy / "contest.jsonl"
+    result = {"met": True, "loss": 0.1, "measure": {"32": 1.0, "64": 0.9}, "version": "1"}
+    settings = [run("Alibi", "induction", seed, 1e-3) for seed in SEEDS]
+    path.write_text("".join(json.dumps({"setting": setting, "result": result}) + "\n" for setting in settings))
+
+    def python(*arguments):
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=True).stdout
+
+    said = python("-c", TABLE, str(path)).splitlines()
+    assert {"Alibi: None", "Waves: not trained yet", "Walls: not trained yet", "Rotary: not trained yet"} <= set(said)
+    assert said[-1] == "ranked: Alibi"
+    before = path.read_text()
+    options = ["--schemes", "Waves", "Walls", "--tasks", "induction", "--seeds", "0", "1"]
+    python("-m", "posenc_lib.lab.contest", str(path), *options, "--maximum=1", "--length=8", "--width=16", "--heads=2")
+    assert path.read_text().startswith(before)
+    made = [json.loads(line)["setting"] for line in path.read_text().removeprefix(before).splitlines()]
+    assert [setting["scheme"] for setting in made] == ["Waves"] * 3 + ["Walls"] * 3 + ["Waves", "Walls"] * 2

@@ -5,6 +5,7 @@ import inspect
 import pytest
 import torch
 
+import posenc_lib
 from posenc_lib.lab import TinyTransformer, settings
 from posenc_lib.lab.catalog import scheme_classes
 from posenc_lib.lab.settings import (
@@ -31,8 +32,8 @@ LEFT_OUT = {  # every scheme that some task does without, and these tasks
 }
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_every_scheme_has_an_entry_with_a_reason_of_one_line(name):
+@pytest.mark.parametrize("name", sorted(set(CLASSES) & set(posenc_lib.HOMES)))
+def test_every_public_scheme_has_an_entry_with_a_reason_of_one_line(name):
     entry = SETTINGS[name]
     assert 10 < len(entry.reason) < 200 and "\n" not in entry.reason and not entry.reason.endswith(".")
     assert entry.rate >= 1
