@@ -174,6 +174,10 @@ def test_outdated_are_those_of_another_version(path):
     assert outdated(made) == []
     older = Entry(made[0].setting, made[0].result | {"version": "00000000"})
     assert outdated([older, *made[1:]]) == [older]
+    others = contest(path, ["Shaw"], ["copy back"], (0,), TINY, jobs=1)
+    others += contest(path, ["Shaw"], ["copy back"], (0,), TINY._replace(length=12), jobs=1)
+    assert outdated(made + others) == []
+    assert len({entry.result["version"] for entry in made + others}) == 3, "the clip is another"
 
 
 @pytest.mark.parametrize("task", ["copy back", "next character"])
