@@ -2,8 +2,9 @@
 
 The axes, labels and everything else that stays are the background. A move of a control changes the data of the moving
 artists and paints these, over nothing, as a layer. Only the layer is sent; the background is drawn and sent again when
-the update touched something that belongs to it, such as the limits of an axis. ``screen.js`` lays the two upon each
-other, in a notebook that runs and on a page that has them recorded.
+the update touched something that belongs to it, such as the limits of an axis. Of the layer the empty rows above and
+below what moves are left out. ``screen.js`` lays the two upon each other, in a notebook that runs and on a page that
+has them recorded.
 
 The last pictures are kept, and while the hand rests the next one of a steady movement is painted: a key that is pressed
 again finds it ready.
@@ -36,6 +37,9 @@ from posenc_lib.view.pixels import draw_cells, png
 DPI = 100  # on a screen with one pixel per point
 KEPT = 8  # pictures
 CALM = 0.02  # seconds without a move until the next picture is painted
+STRIPS = 16  # of a picture, of which a layer has those from the first that is not empty to the last
+
+Picture = tuple[bytes, bytes, tuple[float, float]]  # background, layer, and the margins of this
 
 
 class _Screen(anywidget.AnyWidget):
@@ -44,6 +48,7 @@ class _Screen(anywidget.AnyWidget):
     _esm = Path(__file__).with_name("screen.js")
     background = traitlets.Bytes().tag(sync=True)
     layer = traitlets.Bytes().tag(sync=True)
+    margins = traitlets.Tuple((0.0, 0.0)).tag(sync=True)  # above and below the layer, in widths of the picture
     width = traitlets.Int().tag(sync=True)  # of the picture, in points
     alt = traitlets.Unicode().tag(sync=True)
     words = traitlets.Unicode().tag(sync=True)
@@ -103,7 +108,7 @@ class Explorer:
         for artist in self._moving:
             artist.set_animated(True)
         self._background = b""
-        self._ready: dict[tuple, tuple[bytes, bytes, str]] = {}  # pictures by the values of the controls
+        self._ready: dict[tuple, tuple[Picture, str]] = {}  # pictures by the values of the controls
         self._soon: asyncio.TimerHandle | None = None
         self._settling, self._sweep = False, sweep(controls[play]) if play else []
         self._screen = _Screen(alt=alt, width=self.width, main=controls[play].description if play else "")
@@ -132,7 +137,8 @@ class Explorer:
     def picture(self) -> bytes:
         """Background and layer upon each other, as PNG."""
         both, stream = [Image.open(io.BytesIO(data)).convert("RGBA") for data in self.layers], io.BytesIO()
-        Image.alpha_composite(*both).convert("RGB").save(stream, "png", compress_level=9)
+        both[0].alpha_composite(both[1], (0, round(self._screen.margins[0] * both[0].width)))
+        both[0].convert("RGB").save(stream, "png", compress_level=9)
         return stream.getvalue()
 
     @property
@@ -156,7 +162,7 @@ class Explorer:
 
     @property
     def layers(self) -> tuple[bytes, bytes]:
-        """Background and layer, as files."""
+        """Background and layer, as files; as PNG the layer is without what is empty above and below."""
         return self._screen.background, self._screen.layer
 
     def set(self, **values: object) -> bool:
@@ -207,24 +213,24 @@ class Explorer:
         if not kept:
             self._ready.clear()
         try:
-            background, layer, words = self._shown(self.values)
+            picture, words = self._shown(self.values)
         except ValueError as refusal:  # the library refuses in words that a learner can read
             words = f"Not possible: {refusal}."
             if self._screen.layer:  # it stays as it was
                 self._screen.words = words
                 return False
-            background, layer = self._paint()
+            picture = self._paint()
         with self._screen.hold_sync():
-            self._screen.background, self._screen.layer = background, layer
+            self._screen.background, self._screen.layer, self._screen.margins = picture
             self._screen.words = " ".join((*moved, words))
         return True
 
-    def _shown(self, values: dict) -> tuple[bytes, bytes, str]:
-        """Background, layer and words for these values of the controls."""
+    def _shown(self, values: dict) -> tuple[Picture, str]:
+        """Picture and words for these values of the controls."""
         key = tuple(f"{value:.12g}" if isinstance(value, float) else value for value in values.values())
         if key not in self._ready:
             words = self._update(self._artists, **values)
-            self._ready[key] = *self._paint(), words
+            self._ready[key] = self._paint(), words
             if len(self._ready) > KEPT:
                 del self._ready[next(iter(self._ready))]
         return self._ready[key]
@@ -242,7 +248,7 @@ class Explorer:
         self._settling = False
         return moved
 
-    def _paint(self) -> tuple[bytes, bytes]:
+    def _paint(self) -> Picture:
         """Paint the moving artists over nothing; draw the background again only if something in it changed."""
         if not self._background or self._figure.stale:
             self._canvas.draw()
@@ -254,7 +260,10 @@ class Explorer:
                 draw_cells(artist, self._canvas.get_renderer())
             else:
                 (artist.axes or self._figure).draw_artist(artist)
-        return self._background, self._encode(np.asarray(self._canvas.buffer_rgba()))
+        pixels = np.asarray(self._canvas.buffer_rgba())
+        first, last = _occupied(pixels) if self._encode is png else (0, len(pixels))
+        margins = first / pixels.shape[1], (len(pixels) - last) / pixels.shape[1]
+        return self._background, self._encode(pixels[first:last]), margins
 
     def _repr_mimebundle_(self, **kwargs: object) -> tuple[dict, dict]:
         data = {
@@ -271,6 +280,15 @@ class Explorer:
 
 def _several(item: Artist | Iterable[Artist]) -> list[Artist]:
     return [item] if isinstance(item, Artist) else list(item)
+
+
+def _occupied(pixels: np.ndarray) -> tuple[int, int]:
+    """The rows from the first strip in which something is painted to the last; the first strip if nothing is."""
+    ends = np.linspace(0, len(pixels), STRIPS + 1).astype(int)
+    opaque = pixels.view("<u4")[..., 0].max(axis=1) >> 24  # the highest byte; the others may have the colour of nothing
+    painted = np.flatnonzero(np.maximum.reduceat(opaque, ends[:-1]))
+    first, last = (painted[0], painted[-1]) if painted.size else (0, 0)
+    return int(ends[first]), int(ends[last + 1])
 
 
 def _plain(image: AxesImage) -> bool:

@@ -61,14 +61,12 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def _png(rows: np.ndarray, header: bytes, palette: dict[bytes, bytes]) -> bytes:
-    """A PNG from the bytes of each row: of each the difference from that above it (filter 2), in two threads."""
-    filtered = np.full((len(rows), rows.shape[1] + 1), 2, np.uint8)
-    filtered[0, 1:] = rows[0]
-    np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
-    halves = np.array_split(filtered, 2)
+    """A PNG from the bytes of each row, packed in two threads."""
+    half = (len(rows) + 1) // 2
+    halves = [(rows[:half], np.zeros_like(rows[0]), False), (rows[half:], rows[half - 1], True)]
     with ThreadPoolExecutor(2) as threads:
-        packed = b"".join(threads.map(_deflated, halves, (False, True)))
-    data = ZLIB_HEADER + packed + struct.pack(">I", zlib.adler32(filtered.data))
+        (upper, sums, _), (lower, more, size) = threads.map(_packed, *zip(*halves, strict=True))
+    data = ZLIB_HEADER + upper + lower + struct.pack(">I", _adler32(sums, more, size))
     chunks = {b"IHDR": header, **palette, b"IDAT": data, b"IEND": b""}
     parts = (
         struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(d, zlib.crc32(k))) for k, d in chunks.items()
@@ -76,10 +74,25 @@ def _png(rows: np.ndarray, header: bytes, palette: dict[bytes, bytes]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
-def _deflated(rows: np.ndarray, last: bool) -> bytes:
-    """Raw deflate, which another part may follow if it is not the last."""
+def _packed(rows: np.ndarray, above: np.ndarray, last: bool) -> tuple[bytes, int, int]:
+    """Raw deflate of the differences of rows from those above them (filter 2), their Adler-32 and their bytes.
+
+    Another part may follow if it is not the last.
+    """
+    filtered = np.full((len(rows), rows.shape[1] + 1), 2, np.uint8)
+    filtered[:1, 1:] = rows[:1] - above
+    np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
     packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, strategy=zlib.Z_RLE)
-    return packer.compress(rows.tobytes()) + packer.flush(zlib.Z_FINISH if last else zlib.Z_FULL_FLUSH)
+    data = packer.compress(filtered.data) + packer.flush(zlib.Z_FINISH if last else zlib.Z_FULL_FLUSH)
+    return data, zlib.adler32(filtered.data), filtered.size
+
+
+def _adler32(before: int, after: int, size: int) -> int:
+    """Adler-32 of two parts in a row, from that of each and the bytes of the second."""
+    prime = 65521
+    low = ((before & 0xFFFF) + (after & 0xFFFF) - 1) % prime
+    high = ((before >> 16) + (after >> 16) + size * ((before & 0xFFFF) - 1)) % prime
+    return high << 16 | low
 
 
 def webp(pixels: np.ndarray) -> bytes:

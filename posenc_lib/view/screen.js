@@ -3,7 +3,8 @@
 
 const INTERVAL = 120; // milliseconds at least that a played picture stays
 
-// Put a picture into `el`. What comes back shows a state: addresses of layer and background, alt text, words.
+// Put a picture into `el`. What comes back shows a state: addresses of layer and background, the margins above and below
+// the layer in widths of the picture, alt text, words.
 function picture(el, width) {
   const image = document.createElement("img");
   const words = document.createElement("p");
@@ -13,17 +14,20 @@ function picture(el, width) {
   image.style.printColorAdjust = "exact"; // paper gets the background too
   el.append(image, words);
   let shown = "", turns = 0;
-  return async ({ background, layer, alt, words: sentence }) => {
+  const padded = ([above, below]) =>
+    [above, below].map((part) => `calc(min(${width}px, 100%) * ${part})`).join(" 0 "); // of the width of what holds it
+  return async ({ background, layer, margins = [0, 0], alt, words: sentence }) => {
     const turn = ++turns;
     image.alt = alt;
     image.setAttribute("aria-busy", true);
     words.textContent = sentence;
-    if (background !== shown) {
-      const next = new Image();
-      next.src = background;
-      await next.decode().catch(() => null); // so that it comes in the same moment as the layer
+    if (background !== shown || `${margins}` !== image.dataset.margins) {
+      const next = [background, layer].map((address) => Object.assign(new Image(), { src: address }));
+      await Promise.all(next.map((one) => one.decode().catch(() => null))); // so that all comes in the same moment
       if (turn !== turns) return;
       image.style.backgroundImage = `url("${(shown = background)}")`;
+      image.style.padding = padded(margins);
+      image.dataset.margins = margins;
     }
     if (layer !== image.getAttribute("src")) image.src = layer;
     await image.decode().catch(() => null); // it was replaced before it was shown
@@ -63,7 +67,8 @@ function render({ model, el }) {
   let arrived = () => {};
   const show = async () => {
     const needed = parts(), [background, layer] = needed.map(address);
-    await shown({ background, layer, alt: model.get("alt"), words: model.get("words") });
+    const margins = model.get("margins");
+    await shown({ background, layer, margins, alt: model.get("alt"), words: model.get("words") });
     arrived();
     if (parts().some((data) => !needed.includes(data))) return; // another one is on its way, and needs what is there until then
     for (const [data, url] of urls) if (!needed.includes(data)) urls.delete(data), URL.revokeObjectURL(url);

@@ -274,6 +274,14 @@ def answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.fixture
+def unseen():
+    """The explorer of EXPLORER, which no page shows."""
+    namespace = {}
+    exec(EXPLORER, namespace)
+    return namespace["explorer"]
+
+
 def write_synthetic(path: Path, *words: str) -> None:
     """Write EXPLORER as a notebook that was run and saved as the course's are: the picture, but no widget.
 

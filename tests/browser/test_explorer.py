@@ -1,8 +1,11 @@
 """What an explorer promises, on a notebook with one control of each kind."""
 
 import re
+from io import BytesIO
 
+import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.xdist_group("synthetic")
@@ -31,6 +34,26 @@ def test_controls_of_each_kind(explorer):
 
 def test_alt_text(explorer):
     assert explorer.box.locator("img").get_attribute("alt") == "A line that rises from the left to the right."
+
+
+@pytest.mark.parametrize("n", [3, 12, 0])  # the line ends low, high, and is a point
+def test_the_page_shows_what_was_painted_in_its_place(explorer, unseen, n):
+    slider = explorer.sliders[0]
+    while int(slider.readout()) != n:
+        slider.press("ArrowLeft" if int(slider.readout()) > n else "ArrowRight")
+    assert said(explorer)["n"] == str(n)
+    assert unseen.set(n=n)
+    image = explorer.box.locator("img")
+    image.scroll_into_view_if_needed()
+    place = image.bounding_box()
+    assert (place["width"], place["height"]) == pytest.approx((900, 360), abs=0.05)
+    clip = {name: round(length) for name, length in place.items()}
+    painted, seen = (
+        np.asarray(Image.open(BytesIO(file)).convert("RGB")).astype(int)
+        for file in (unseen.picture, explorer.visit.page.screenshot(clip=clip))
+    )
+    assert seen.shape == painted.shape
+    assert (np.abs(seen - painted) > 8).mean() < 0.0005
 
 
 def test_kernel_has_the_value_of_the_readout_after_a_fast_drag(explorer):

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from posenc_lib.view import Explorer, choice, figure, heatmap, slider, use_style
-from posenc_lib.view.explorer import CALM, KEPT
+from posenc_lib.view.explorer import CALM, KEPT, STRIPS
 
 X = np.linspace(0, 6, 50)
 
@@ -245,13 +245,48 @@ def test_only_the_layer_changes_while_the_background_stays():
     assert e.layers[0] != before[0]
 
 
+def draw_dot(fig):
+    ax = fig.add_axes((0, 0, 1, 1), xlim=(0, 1), ylim=(0, 1))
+    return {"dot": ax.plot([], [], "o", ms=4)}
+
+
+def update_dot(artists, k):
+    artists.dot.set_data([0.5], [(2 * k - 1) / 40])
+    return f"At {k}."
+
+
+@pytest.mark.parametrize("ratio", [1, 2])
+@pytest.mark.parametrize("k", [1, 2, 11, 20])
+def test_empty_rows_above_and_below_the_layer_are_left_out(k, ratio):
+    e = Explorer(draw_dot, update_dot, alt="A dot.", k=slider("height", 1, 20, k), size=(3.01, 2.03))
+    e.ratio = ratio
+    with Image.open(BytesIO(e.layers[1])) as layer:
+        width, height = layer.size
+    above, below = (margin * width for margin in e._screen.margins)
+    assert height <= ratio * (2 * 203 / STRIPS + 2)
+    assert above + height + below == pytest.approx(ratio * 203)
+    middle = ratio * 203 * (1 - (2 * k - 1) / 40)
+    assert above <= middle <= above + height
+    with Image.open(BytesIO(e.picture)) as picture:
+        blue = np.asarray(picture).astype(int) @ (-1, 0, 1) > 100
+    assert blue.any() and abs(np.flatnonzero(blue.any(axis=1)).mean() - middle) <= ratio
+
+
+def test_a_layer_with_nothing_in_it():
+    e = Explorer(draw_dot, lambda artists, k: "Nothing.", alt="Nothing.", k=slider("height", 1, 20, 1), size=(3, 1.6))
+    with Image.open(BytesIO(e.layers[1])) as layer:
+        assert layer.size == (300, 10) and not np.asarray(layer.convert("RGBA"))[..., 3].any()
+    assert e._screen.margins == (0, 0.5)
+
+
 def test_twice_the_pixels():
     e = explorer(3)
     sizes = []
     for ratio in (1, 2, 1):
         e.ratio = ratio
         sizes.append([Image.open(BytesIO(data)).size for data in e.layers])
-    assert sizes == [[(900, 360)] * 2, [(1800, 720)] * 2, [(900, 360)] * 2]
+    assert [background for background, _ in sizes] == [(900, 360), (1800, 720), (900, 360)]
+    assert sizes[1][1] == tuple(2 * pixels for pixels in sizes[0][1]) and sizes[2] == sizes[0]
     assert e.picture == explorer(3).picture
 
 
