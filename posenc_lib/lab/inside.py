@@ -60,10 +60,9 @@ def entering(model: TinyTransformer, layer: int, tokens: Tensor) -> Tensor:
 class Crowd(NamedTuple):
     """The right keys of some queries and the crowd of the others, as :func:`crowd` measures them, each (B, H, n).
 
-    Attributes:
-        right: ln of the sum of e^s over the right keys.
-        others: ln of the mean of e^s over the other keys.
-        weight: of the right keys together.
+    right: ln of the sum of e^s over the right keys.
+    others: ln of the mean of e^s over the other keys.
+    weight: of the right keys together.
     """
 
     right: Tensor
