@@ -116,6 +116,9 @@ def test_what_is_in_the_file_is_not_made_again(path, calls):
     assert len(calls) == 8
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:2] + lines[4:]) + '{"setting": {"scheme"')
+    before = path.read_bytes()
+    assert entries(path) == first[:2] + first[4:]
+    assert path.read_bytes() == before, "another process may be about to write the rest"
     assert contest(path, ["Rotary"], ["copy back"], (0, 1), jobs=1)[-1].setting == calls[-1]
     new = [(call["scheme"], call["seed"], call["learning_rate"]) for call in calls[8:]]
     assert new == [("Rotary", RATES_SEED, RATES[0]), ("Rotary", 1, 1e-2)]
