@@ -119,9 +119,11 @@ def others_scores(model: TinyTransformer, layer: int, x: Tensor, queries: Tensor
     Returns:
         (B, H, n, L), -inf for the right keys and for those that a query does not see.
     Raises:
-        ValueError, TypeError: as :func:`crowd`.
+        ValueError: as :func:`crowd`.
+        TypeError: as :func:`crowd`.
     Example:
         >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer
         >>> model = TinyTransformer(NoPosition(), vocabulary=3)
         >>> x, right = torch.zeros(1, 3, 64), torch.tensor([[True, False, False]])
         >>> others_scores(model, 0, x, torch.tensor([1]), right)[0, 0, 0].isfinite()
