@@ -136,9 +136,8 @@ class Explorer:
     @property
     def picture(self) -> bytes:
         """Background and layer upon each other, as PNG."""
-        both, stream = [Image.open(io.BytesIO(data)).convert("RGBA") for data in self.layers], io.BytesIO()
-        both[0].alpha_composite(both[1], (0, round(self._screen.margins[0] * both[0].width)))
-        both[0].convert("RGB").save(stream, "png", compress_level=9)
+        stream = io.BytesIO()
+        composed(*self.layers, self.margins).save(stream, "png", compress_level=9)
         return stream.getvalue()
 
     @property
@@ -164,6 +163,11 @@ class Explorer:
     def layers(self) -> tuple[bytes, bytes]:
         """Background and layer, as files; as PNG the layer is without what is empty above and below."""
         return self._screen.background, self._screen.layer
+
+    @property
+    def margins(self) -> tuple[float, float]:
+        """What was left out above and below the layer, in widths of the picture."""
+        return self._screen.margins
 
     def set(self, **values: object) -> bool:
         """Set several controls at once, the others stay where they are; whether the picture could follow."""
@@ -276,6 +280,13 @@ class Explorer:
             },
         }
         return data, {"image/png": {"alt": self.alt}}
+
+
+def composed(background: bytes, layer: bytes, margins: tuple[float, float] = (0.0, 0.0)) -> Image.Image:
+    """A layer upon its background, from their files, with this left out above and below the layer."""
+    both = [Image.open(io.BytesIO(data)).convert("RGBA") for data in (background, layer)]
+    both[0].alpha_composite(both[1], (0, round(margins[0] * both[0].width)))
+    return both[0].convert("RGB")
 
 
 def _several(item: Artist | Iterable[Artist]) -> list[Artist]:

@@ -9,12 +9,12 @@ from typing import Any
 import ipywidgets
 
 from posenc_lib.view.controls import SWEEP, Toggles, spread, sweep, text
-from posenc_lib.view.explorer import Explorer
+from posenc_lib.view.explorer import Explorer, composed
 from posenc_lib.view.pixels import webp
 
 PAIR = 10  # values of each of two controls that belong together, at most
 RATIO = 2  # pixels per point
-AGAIN = 6  # states of each explorer that are looked at twice
+AGAIN = 6  # states of each explorer that are looked at again, and as a notebook that runs shows them
 HEAVIEST = 900_000  # bytes of the pictures of one control
 KINDS = {ipywidgets.Dropdown: "menu", ipywidgets.Checkbox: "box", Toggles: "row"}
 
@@ -24,7 +24,7 @@ def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dic
 
     A slider whose pictures would be heavier than ``HEAVIEST`` has fewer values, spread evenly over them.
 
-    The explorer is left as it was, but draws with ``RATIO`` pixels per point, as WebP, from then on.
+    The explorer is left as it was, but draws with ``RATIO`` pixels per point from then on.
 
     Args:
         explorer: what to record.
@@ -35,9 +35,11 @@ def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dic
         and the pictures by name, WebP. A state is a list: layer, background (both null where the picture stays as it
         was), words, and the values of all controls as texts if some of them had to move.
     Raises:
-        RuntimeError: if a state looks different when the explorer comes to it a second time, from other states.
+        RuntimeError: if a state looks different when the explorer comes to it a second time, from other states, or when
+            it is shown as in a notebook that runs.
     """
-    explorer.encode, start, pictures = webp, explorer.values, {}
+    live, start, pictures = explorer.encode, explorer.values, {}
+    explorer.encode = webp
     explorer.ratio = RATIO
 
     def keep(data: bytes) -> str:
@@ -85,9 +87,18 @@ def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dic
             key = ",".join(f"{name}={n}" for name, n in zip(names, here, strict=True))
             wanted[key] = {name: sweeps[name][n] for name, n in zip(names, here, strict=True)}
             states[key] = state(**wanted[key])
-    for key in random.Random(0).sample(list(wanted), min(AGAIN, len(wanted))):
+    again = random.Random(0).sample(list(wanted), min(AGAIN, len(wanted)))
+    for key in again:
         if state(**wanted[key]) != states[key]:
             raise RuntimeError(f"the explorer {explorer.alt!r} at {key} depends on what it showed before")
+    explorer.encode = live
+    for key in again:
+        layer, background = states[key][:2]
+        if not explorer.set(**start | wanted[key]):
+            continue
+        both = composed(*explorer.layers, explorer.margins), composed(pictures[background], pictures[layer])
+        if both[0].tobytes() != both[1].tobytes():
+            raise RuntimeError(f"the explorer {explorer.alt!r} at {key} is recorded other than it is shown")
     explorer.set(**start)
     pictures = {name: pictures[name] for name in named(states.values())}
     page = {"alt": explorer.alt, "width": explorer.width, "play": explorer.play, "together": together}

@@ -262,7 +262,7 @@ def test_empty_rows_above_and_below_the_layer_are_left_out(k, ratio):
     e.ratio = ratio
     with Image.open(BytesIO(e.layers[1])) as layer:
         width, height = layer.size
-    above, below = (margin * width for margin in e._screen.margins)
+    above, below = (margin * width for margin in e.margins)
     assert height <= ratio * (2 * 203 / STRIPS + 2)
     assert above + height + below == pytest.approx(ratio * 203)
     middle = ratio * 203 * (1 - (2 * k - 1) / 40)
@@ -276,7 +276,7 @@ def test_a_layer_with_nothing_in_it():
     e = Explorer(draw_dot, lambda artists, k: "Nothing.", alt="Nothing.", k=slider("height", 1, 20, 1), size=(3, 1.6))
     with Image.open(BytesIO(e.layers[1])) as layer:
         assert layer.size == (300, 10) and not np.asarray(layer.convert("RGBA"))[..., 3].any()
-    assert e._screen.margins == (0, 0.5)
+    assert e.margins == (0, 0.5)
 
 
 def test_twice_the_pixels():

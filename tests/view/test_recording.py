@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from posenc_lib.view import Explorer, choice, log_slider, slider, toggle, toggles
+from posenc_lib.view.pixels import webp
 from posenc_lib.view.recording import RATIO, record
 
 
@@ -98,7 +99,7 @@ def test_a_state_is_what_a_live_explorer_shows(recorded):
         live.set(**explorer().values | values)
         layer, background, words, moved = page["states"][name]
         assert (words, moved) == (live.words, {})
-        above, below = (round(margin * RATIO * live.width) for margin in live._screen.margins)
+        above, below = (round(margin * RATIO * live.width) for margin in live.margins)
         whole = np.pad(pixels(live.layers[1]), ((above, below), (0, 0), (0, 0)))
         assert np.array_equal(pixels(pictures[layer]), whole)
         assert np.array_equal(pixels(pictures[background]), pixels(live.layers[0]))
@@ -130,6 +131,12 @@ def test_an_explorer_that_remembers_is_refused():
     remembers = Explorer(draw, update_and_count, alt="A line.", n=slider("length", 0, 20, 8))
     with pytest.raises(RuntimeError, match=r"'A line\.' at n=.* depends on what it showed before"):
         record(remembers, most=5)
+
+
+def test_what_is_recorded_other_than_it_is_shown_is_refused(monkeypatch):
+    monkeypatch.setattr("posenc_lib.view.recording.webp", lambda pixels: webp(np.roll(pixels, 1, axis=1)))
+    with pytest.raises(RuntimeError, match=r"'A line\.' at .* is recorded other than it is shown"):
+        record(explorer(), most=5, pair=3)
 
 
 def test_a_slider_with_heavy_pictures_has_fewer_values(recorded, monkeypatch):
