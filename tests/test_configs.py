@@ -8,8 +8,9 @@ import pytest
 import torch
 import transformers
 
-from posenc_lib.configs import cached_numbers, public_models, scheme_of, shipped
+from posenc_lib.configs import cached_numbers, public_models, scheme_of, shared_parameters, shipped
 from posenc_lib.configs.__main__ import main
+from posenc_lib.lab.catalog import scheme_classes
 from posenc_lib.schemes.decoupled import decoupled_key
 from posenc_lib.schemes.learned import positions_without_padding
 
@@ -613,8 +614,15 @@ def test_what_shipped_when_says_where_it_was_read():
     assert len({row["model"] for row in rows}) == len(rows) >= 20
     numbers = 0
     for row in rows:
+        assert row["schemes"] and set(row["schemes"]) <= set(scheme_classes())
         assert re.fullmatch(r"https://\S+", row["address"]) and re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", row["month"])
         if number := re.fullmatch(r"https://arxiv\.org/abs/(\d\d)(\d\d)\.\d{5}", row["address"]):
             numbers += 1
             assert row["month"] == f"20{number[1]}-{number[2]}"
     assert numbers >= 15
+
+
+def test_who_shares_what_is_learned_says_where_it_was_read():
+    for scheme, row in shared_parameters().items():
+        assert scheme in scheme_classes() and row["kept"].endswith(("per model", "per layer"))
+        assert re.fullmatch(r"https://\S+", row["address"])

@@ -14,8 +14,8 @@ import torch
 import posenc_lib
 from posenc_lib import attention, configs, lab, relative, scheme, schemes
 from posenc_lib.exercises import in_use
-from posenc_lib.lab import contest, inside, probes, settings, statistics, trial, version
-from posenc_lib.lab.catalog import scheme_classes
+from posenc_lib.lab import claims, contest, inside, practice, probes, report, settings, statistics, trial, version
+from posenc_lib.lab.catalog import name_of, scheme_classes
 
 ROOT = Path(posenc_lib.__file__).parent
 FINDER, PARSER = doctest.DocTestFinder(recurse=False), doctest.DocTestParser()
@@ -32,13 +32,18 @@ def public() -> dict[str, object]:
     found = [getattr(posenc_lib, name) for name in posenc_lib.HOMES]
     found += [getattr(lab, name) for name in lab.__all__]
     found += [configs.scheme_of, configs.Reading, configs.groups, configs.described]
-    found += [configs.public_models, configs.shipped, configs.cached_numbers]
+    found += [configs.public_models, configs.shipped, configs.cached_numbers, configs.shared_parameters]
     found += [configs.learned_table, configs.t5_bias, configs.projections, configs.Projections]
     found += [settings.arguments, settings.configured, settings.extensions, trial.code_version, version.version]
     found += [contest.left_out, contest.best_rate]
     found += [probes.Verdict, probes.requirements]
     found += [inside.entering, inside.crowd, inside.others_scores, inside.tempered]
     found += [in_use.widths_in_file, in_use.plain_rotations, in_use.made_by]
+    found += [name_of, inside.attention]
+    found += [practice.kernel, practice.keys_final, practice.kept_per_pair, practice.sides, practice.practice]
+    found += [report.length_at, report.said, report.letters, report.in_groups]
+    found += [report.first_group, report.of_task, report.standings]
+    found += [claims.why_not, claims.sure]
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]
     found += [statistics.share_above, statistics.claim, statistics.ranking]
     for module in modules:

@@ -28,7 +28,7 @@ MAY_READ = {
     "attention": {"_checks", "_fused", "placed", "scheme"},
     "schemes": {"validate", "relative", "scheme"},
     "configs": {"validate", "relative", "scheme", "attention", "schemes"},
-    "lab": {"validate", "relative", "placed", "scheme", "attention", "schemes", "device"},
+    "lab": {"validate", "relative", "placed", "scheme", "attention", "schemes", "device", "configs"},
     "view": {"validate", "relative", "scheme", "schemes"},
     "exercises": {"validate", "relative", "scheme", "attention", "schemes", "configs", "lab"},
 }
@@ -161,7 +161,7 @@ WITHOUT_COURSE = f"import sys; sys.modules |= dict.fromkeys({sorted(COURSE | OPT
 
 
 def test_all_but_training_and_pictures_works_without_the_course():
-    lab = ("sweep", "comparison", "contest", "statistics")
+    lab = ("sweep", "contest", "statistics", "claims", "report", "choosing")
     need_it = ("posenc_lib.view", *(f"posenc_lib.lab.{name}" for name in lab))
     wanted = sorted(name.removesuffix(".__init__") for name in MODULES if not name.startswith(need_it))
     assert {"posenc_lib", "posenc_lib.attention", "posenc_lib.schemes.rope", "posenc_lib.lab.probes"} <= set(wanted)

@@ -17,6 +17,7 @@ from posenc_lib.configs.checkpoints import projections as projections
 from posenc_lib.configs.checkpoints import t5_bias as t5_bias
 from posenc_lib.configs.layers import scheme_of as scheme_of
 from posenc_lib.configs.public import public_models as public_models
+from posenc_lib.configs.public import shared_parameters as shared_parameters
 from posenc_lib.configs.public import shipped as shipped
 from posenc_lib.configs.reading import Reading as Reading
 from posenc_lib.configs.words import described as described

@@ -1,4 +1,4 @@
-"""Configurations of public models, and what shipped when; each row with the address where it was read."""
+"""Configurations of public models, what shipped when, and who shares what is learned; each with its address."""
 
 import json
 from pathlib import Path
@@ -12,19 +12,33 @@ def public_models() -> list[dict[str, Any]]:
         >>> {row["model"]: row["config"]["model_type"] for row in public_models()}["google/gemma-2b"]
         'gemma'
     """
-    return _rows("models.json")
+    rows: list[dict[str, Any]] = _read("models.json")
+    return rows
 
 
-def shipped() -> list[dict[str, str]]:
+def shipped() -> list[dict[str, Any]]:
     """Rows with an ``idea``, a ``model`` that has it, the ``month`` of its first report, and the ``address`` of that.
+
+    ``schemes`` are the classes of the library that the model uses, each in some of its layers or in all.
 
     Example:
         >>> next(row["month"] for row in shipped() if row["model"] == "BLOOM")
         '2022-11'
     """
-    return _rows("shipped.json")
-
-
-def _rows(name: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    rows: list[dict[str, Any]] = _read("shipped.json")
     return rows
+
+
+def shared_parameters() -> dict[str, dict[str, str]]:
+    """By class of a scheme, whether what it learns is ``kept`` per layer or per model, and the ``address`` of that.
+
+    Example:
+        >>> shared_parameters()["T5Bias"]["kept"]
+        'per model'
+    """
+    rows: dict[str, dict[str, str]] = _read("parameters.json")
+    return rows
+
+
+def _read(name: str) -> Any:
+    return json.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))

@@ -1,106 +1,269 @@
 """Checks of the exercises of notebook 20."""
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from posenc_lib.exercises.check import Check
+import torch
+from torch import Tensor
 
-Bias = Callable[[int, int], float]
-
-
-def _beyond(results: dict[int, float], trained: int) -> float:
-    longer = [accuracy for length, accuracy in results.items() if length > trained]
-    return sum(longer) / len(longer)
+from posenc_lib.exercises.check import Check, JudgeCheck
 
 
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return sum(numbers) / len(numbers)
+def _values(*numbers: float) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
 
 
-check_beyond = Check(
-    "beyond",
-    _beyond,
-    [({16: 1.0, 32: 0.9, 64: 0.7, 128: 0.5}, 32), ({64: 0.75, 128: 0.5, 256: 0.125}, 64), ({8: 1, 16: 0.5}, 8)],
-    [
-        ("the length of training itself is not beyond it", lambda r, n: _mean(a for m, a in r.items() if m >= n)),
-        ("this is the mean over all lengths", lambda r, n: _mean(r.values())),
-        ("this is the accuracy at the longest text; take the mean of all longer ones", lambda r, n: r[max(r)]),
-        ("the sum is not divided by how many there are", lambda r, n: sum(a for m, a in r.items() if m > n)),
+def _draws(seed: int, n: int = 5, resamples: int = 400) -> Tensor:
+    return torch.randint(n, (resamples, n), generator=torch.Generator().manual_seed(seed))
+
+
+def _share(a: Tensor, b: Tensor, draws_a: Tensor, draws_b: Tensor, margin: float) -> Tensor:
+    return (a[draws_a].mean(1) > b[draws_b].mean(1) + margin).double().mean()
+
+
+check_share_better = Check(
+    "share_better",
+    _share,
+    cases=[
+        (_values(0.9, 0.8, 0.7, 0.9, 0.6), _values(0.8, 0.7, 0.75, 0.6, 0.8), _draws(0), _draws(1), 0.01),
+        (_values(0.5, 0.25, 0.75, 0.5, 0.5), _values(0.25, 0.75, 0.5, 0.5, 0.25), _draws(2), _draws(3), 0.0),
+        (_values(0.31, 0.35, 0.4), _values(0.3, 0.33, 0.3), _draws(4, 3), _draws(5, 3), 0.03),
     ],
-)
-
-
-def _pairs(values: Sequence[float]) -> list[tuple[int, int]]:
-    return list(combinations(range(len(values)), 2))
-
-
-def _disagreements(a: Sequence[float], b: Sequence[float]) -> float:
-    return _mean((a[m] - a[n]) * (b[m] - b[n]) < 0 for m, n in _pairs(a))
-
-
-check_disagreements = Check(
-    "disagreements",
-    _disagreements,
-    [
-        ([0.9, 0.5, 0.7, 0.2], [0.8, 0.1, 0.6, 0.3]),
-        ([0.1, 0.2, 0.3], [0.3, 0.2, 0.1]),
-        ([0.4, 0.4, 0.9, 0.6], [0.1, 0.2, 0.3, 0.3]),
-    ],
-    [
+    mistakes=[
+        ("the margin is not used", lambda a, b, m, n, margin: _share(a, b, m, n, 0.0)),
+        ("the margin is on the wrong side", lambda a, b, m, n, margin: _share(a, b, m, n, -margin)),
         (
-            "a pair that is level in one task is not ordered in opposite ways",
-            lambda a, b: _mean((a[m] - a[n]) * (b[m] - b[n]) <= 0 for m, n in _pairs(a)),
+            "you compare value with value; compare the mean of each resample",
+            lambda a, b, m, n, margin: (a[m] > b[n] + margin).double().mean(),
+        ),
+        ("b is drawn anew, too", lambda a, b, m, n, margin: (a[m].mean(1) > b.mean() + margin).double().mean()),
+        (
+            "the seeds of a and of b are drawn apart: you used the draws of a for both",
+            lambda a, b, m, n, margin: _share(a, b, m, m, margin),
+        ),
+        ("this is the share in which b is above a", lambda a, b, m, n, margin: _share(b, a, n, m, margin)),
+        (
+            "this is their number; the share is asked for",
+            lambda a, b, m, n, margin: _share(a, b, m, n, margin) * len(m),
         ),
         (
-            "this is the number of pairs, not their share",
-            lambda a, b: sum((a[m] - a[n]) * (b[m] - b[n]) < 0 for m, n in _pairs(a)),
-        ),
-        (
-            "this is the share of pairs ordered the same way",
-            lambda a, b: _mean((a[m] - a[n]) * (b[m] - b[n]) > 0 for m, n in _pairs(a)),
-        ),
-        (
-            "each pair is to be counted once: divide by n(n - 1)/2",
-            lambda a, b: sum((a[m] - a[n]) * (b[m] - b[n]) < 0 for m, n in _pairs(a)) / len(a) ** 2,
+            "a draw is a row of seeds: take the mean over axis 1",
+            lambda a, b, m, n, margin: (a[m].mean(0) > b[n].mean(0) + margin).double().mean(),
         ),
     ],
 )
 
 
-def _blind(bias: Bias, reach: int) -> bool:
-    places = range(reach + 1)
-    return all(abs(bias(i, j) - bias(abs(i - j), 0)) < 1e-9 for i in places for j in places)
+Record = Mapping[str, Any]
+_FAIR: dict[str, Any] = {
+    "rates": 3,
+    "rate seed": 100,
+    "seeds": (0, 1, 2, 3, 4),
+    "met": (True,) * 5,
+    "maximum": 1000,
+    "test lengths": (32, 64, 256),
+}
+_CHANGES: list[tuple[str, dict[str, Any]]] = [
+    ("nothing is different", {}),
+    ("ten rates tried for it, three for the other", {"rates": 10}),
+    ("its rate was chosen on one of its own seeds", {"rate seed": 3}),
+    ("two seeds, and five of the other", {"seeds": (0, 1), "met": (True, True)}),
+    ("one seed did not meet the criterion", {"met": (True, True, False, True, True)}),
+    ("no seed met the criterion", {"met": (False,) * 5}),
+    ("up to 4 000 updates, and 1 000 of the other", {"maximum": 4000}),
+    ("tested on shorter texts", {"test lengths": (32, 64)}),
+    ("other seeds, as many", {"seeds": (5, 6, 7, 8, 9)}),
+    ("its rate was chosen on another seed, that is not among its own", {"rate seed": 101}),
+]
 
 
-def _symmetric_only(bias: Bias, reach: int) -> bool:
-    return all(
-        abs(bias(i, i + k) - bias(i, i - k)) < 1e-9 for i in range(reach + 1) for k in range(min(i, reach - i) + 1)
+def _fair(
+    a: Record,
+    b: Record,
+    rates: bool = True,
+    apart: bool = True,
+    seeds: bool = True,
+    met: Callable[[Sequence[bool]], bool] = all,
+    maximum: bool = True,
+    lengths: bool = True,
+) -> bool:
+    return (
+        (not rates or a["rates"] == b["rates"])
+        and (not apart or all(r["rate seed"] not in r["seeds"] for r in (a, b)))
+        and (not seeds or len(a["seeds"]) == len(b["seeds"]) >= 5)
+        and met(a["met"])
+        and met(b["met"])
+        and (not maximum or a["maximum"] == b["maximum"])
+        and (not lengths or a["test lengths"] == b["test lengths"])
     )
 
 
-def _relative_only(bias: Bias, reach: int) -> bool:
-    return all(abs(bias(i, j) - bias(i + 1, j + 1)) < 1e-9 for i in range(reach) for j in range(reach))
+_TWO = {"seeds": (0, 1), "met": (True, True)}
 
-
-check_blind_to_side = Check(
-    "blind_to_side",
-    _blind,
-    [
-        (lambda i, j: -0.5 * abs(i - j), 6),
-        (lambda i, j: -0.5 * (i - j), 6),
-        (lambda i, j: -abs(i - j) / max(4, i), 9),
-        (lambda i, j: -abs(i - j) / max(4, i), 4),
-        (lambda i, j: 1.0 if abs(i - j) < 3 else 0.1 + 0.2, 5),
-        (lambda i, j: 0.1 * (i + j), 5),
-        (lambda i, j: 0.0 if j <= i + 7 else 1.0, 7),
+check_is_fair = JudgeCheck(
+    "is_fair",
+    _fair,
+    cases=[
+        *((_FAIR | change, _FAIR) for _, change in _CHANGES),
+        (_FAIR, _FAIR | {"met": (False, True, True, True, True)}),
+        (_FAIR | _TWO, _FAIR | _TWO),
     ],
-    [
-        ("symmetric is not enough: the bias may also depend on where the query stands", _symmetric_only),
-        ("relative is not enough: the bias may still differ between left and right", _relative_only),
+    judged=[
+        *((words, "") for words, _ in _CHANGES),
+        ("one seed of the second scheme did not meet the criterion", ""),
+        ("both have two seeds only", ""),
+    ],
+    mistakes=[
+        ("who may try more learning rates is luckier: compare how many", lambda a, b: _fair(a, b, rates=False)),
         (
-            "a bias can be relative or symmetric without being both",
-            lambda bias, reach: _relative_only(bias, reach) or _symmetric_only(bias, reach),
+            "a rate that was chosen on a seed of the test knows it: look at the rate seed",
+            lambda a, b: _fair(a, b, apart=False),
+        ),
+        (
+            "the numbers of seeds do not matter to you; they must be equal, and five",
+            lambda a, b: _fair(a, b, seeds=False),
+        ),
+        (
+            "a scheme that did not learn the task says nothing about length: look at met",
+            lambda a, b: _fair(a, b, met=lambda m: True),
+        ),
+        (
+            "one seed that met the criterion is not enough for you to call a scheme trained: all must",
+            lambda a, b: _fair(a, b, met=any),
+        ),
+        ("who may train longer is luckier: compare the maxima", lambda a, b: _fair(a, b, maximum=False)),
+        ("they must be tested at the same lengths", lambda a, b: _fair(a, b, lengths=False)),
+        (
+            "other seeds are no fault, if they are as many: the records need not be equal",
+            lambda a, b: _fair(a, b) and a["seeds"] == b["seeds"] and a["rate seed"] == b["rate seed"],
+        ),
+    ],
+)
+
+
+Trial = Callable[[float, int], Mapping[str, Any]]
+
+
+def _trials(rows: Mapping[float, tuple[bool, float, float]], final: float) -> Trial:
+    """A trial that was made before: by rate whether the criterion was met on seed 100, the loss and the measure."""
+
+    def trial(rate: float, seed: int) -> Mapping[str, Any]:
+        met, loss, far = rows[rate]
+        if seed == 100:
+            return {"met": met, "loss": loss, "far": far}
+        return {"met": met, "loss": loss / 2, "far": round(final + 10 * rate + seed / 100, 4)}
+
+    return trial
+
+
+def _far(trial: Trial, key: Callable[[Mapping[str, Any]], Any], seed: int = 100, then: int | None = 0) -> float:
+    rates = (1e-3, 3e-3, 1e-2)
+    best = max(rates, key=lambda rate: key(trial(rate, seed)))
+    return trial(best, seed if then is None else then)["far"]
+
+
+def _merit(result: Mapping[str, Any]) -> tuple[bool, float]:
+    return result["met"], -result["loss"]
+
+
+check_rerun = Check(
+    "rerun",
+    lambda trial: _far(trial, _merit),
+    cases=[
+        (_trials({1e-3: (True, 0.02, 0.9), 3e-3: (True, 0.01, 0.5), 1e-2: (False, 0.3, 0.95)}, 0.4),),
+        (_trials({1e-3: (True, 0.03, 0.3), 3e-3: (False, 0.02, 0.8), 1e-2: (False, 0.9, 0.1)}, 0.3),),
+        (_trials({1e-3: (False, 2.0, 0.2), 3e-3: (False, 1.5, 0.3), 1e-2: (False, 1.1, 0.1)}, 0.2),),
+        (_trials({1e-3: (True, 0.02, 0.7), 3e-3: (True, 0.03, 0.6), 1e-2: (True, 0.01, 0.4)}, 0.3),),
+    ],
+    mistakes=[
+        (
+            "you chose the rate by what is to be measured, the accuracy on long texts; choose by the criterion and the "
+            "loss",
+            lambda trial: _far(trial, lambda r: r["far"]),
+        ),
+        (
+            "a smaller loss without the criterion met does not win against a rate that met it",
+            lambda trial: _far(trial, lambda r: -r["loss"]),
+        ),
+        (
+            "of several rates that met the criterion take that with the smallest loss",
+            lambda trial: _far(trial, lambda r: (r["met"], 0.0)),
+        ),
+        ("the greatest loss wins in yours", lambda trial: _far(trial, lambda r: (r["met"], r["loss"]))),
+        (
+            "seed 100 is for the choice of the rate; what is reported is a run on seed 0",
+            lambda trial: _far(trial, _merit, then=None),
+        ),
+        ("you took the middle rate without trying", lambda trial: trial(3e-3, 0)["far"]),
+    ],
+)
+
+
+Row = Mapping[str, Any]
+_ROWS: list[Row] = [
+    {"kernel": "any", "sides": "both", "trained": True, "far": 0.55},
+    {"kernel": "place", "sides": "alike", "trained": True, "far": 0.97},
+    {"kernel": "place", "sides": "both", "trained": True, "far": 0.91},
+    {"kernel": "mask", "sides": "before only", "trained": True, "far": 0.99},
+    {"kernel": "any", "sides": "both", "trained": False, "far": 0.98},
+    {"kernel": "none", "sides": "both", "trained": True, "far": 0.93},
+    {"kernel": "any", "sides": "both", "trained": True, "far": 0.9},
+]
+
+
+def _suitable(
+    rows: Sequence[Row],
+    kernels: Sequence[str],
+    without_mask: bool,
+    at_least: float,
+    trained: bool = True,
+    asks_sides: bool = True,
+    asks_kernel: bool = True,
+    far: Callable[[float, float], bool] = lambda has, needs: has >= needs,
+    alike: bool = False,
+) -> list[int]:
+    sides = ("both", "alike") if alike else ("both",)
+    return [
+        n
+        for n, row in enumerate(rows)
+        if (row["trained"] or not trained)
+        and (row["kernel"] in kernels or not asks_kernel)
+        and (row["sides"] in sides or not without_mask or not asks_sides)
+        and far(row["far"], at_least)
+    ]
+
+
+check_suitable = Check(
+    "suitable",
+    _suitable,
+    cases=[
+        (_ROWS, ("any", "place"), False, 0.9),
+        (_ROWS, ("any", "place", "mask", "none"), True, 0.91),
+        (_ROWS, ("any",), True, 0.5),
+        (_ROWS, ("any", "place", "mask", "none"), False, 0.95),
+    ],
+    mistakes=[
+        (
+            "a scheme that is not trained is not known to be suitable",
+            lambda rows, k, mask, least: _suitable(rows, k, mask, least, trained=False),
+        ),
+        (
+            "without a mask sides that are alike cannot be told apart",
+            lambda rows, k, mask, least: _suitable(rows, k, mask, least, alike=True),
+        ),
+        ("the sides are not asked", lambda rows, k, mask, least: _suitable(rows, k, mask, least, asks_sides=False)),
+        ("the kernel is not asked", lambda rows, k, mask, least: _suitable(rows, k, mask, least, asks_kernel=False)),
+        (
+            "what is as good as asked is good enough",
+            lambda rows, k, mask, least: _suitable(rows, k, mask, least, far=lambda has, needs: has > needs),
+        ),
+        (
+            "the accuracy is not asked",
+            lambda rows, k, mask, least: _suitable(rows, k, mask, least, far=lambda has, needs: True),
+        ),
+        (
+            "with a mask a scheme need not tell the sides apart",
+            lambda rows, kernels, mask, least: _suitable(rows, kernels, True, least),
         ),
     ],
 )

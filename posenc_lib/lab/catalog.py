@@ -59,3 +59,15 @@ def build(
                 raise TypeError(f"{scheme_class.__name__} requires {name}, which must be one of {sorted(values)}")
             given[name] = values[name]
     return scheme_class(**given)
+
+
+def name_of(scheme: str) -> str:
+    """A scheme as its authors write it, from the name of its class; what comes after a comma stays.
+
+    Example:
+        >>> name_of("Alibi"), name_of("Rotary, YaRN")
+        ('ALiBi', 'RoPE, YaRN')
+    """
+    known = scheme_classes()
+    name, *more = scheme.split(", ", 1)
+    return ", ".join([known[validate.choice("scheme", name, tuple(known))].name, *more])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc_lib import validate
-from posenc_lib.attention import scores
+from posenc_lib.attention import scores, weights
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.relative import relative_position
 from posenc_lib.scheme import PositionScheme
@@ -55,6 +55,33 @@ def entering(model: TinyTransformer, layer: int, tokens: Tensor) -> Tensor:
         places = torch.arange(first, stop, device=tokens.device)
         made.append(model.hidden(tokens[:, first:stop], places, layers=layer)[:, start - first :])
     return torch.cat(made, dim=1)
+
+
+@torch.no_grad()
+def attention(model: TinyTransformer, layer: int, tokens: Tensor) -> Tensor:
+    """The weights of one layer.
+
+    Args:
+        model: a causal one.
+        layer: from 0.
+        tokens: (B, L).
+    Returns:
+        (B, H, L, L), rows of queries.
+    Raises:
+        ValueError: a layer that the model does not have, or one with a window or sinks.
+    Example:
+        >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer
+        >>> model = TinyTransformer(NoPosition(), vocabulary=3)
+        >>> attention(model, layer=1, tokens=torch.zeros(2, 5, dtype=torch.int64)).shape
+        torch.Size([2, 4, 5, 5])
+    """
+    block = _layer_of(model, layer)
+    if model.windows[layer] is not None or block.sinks is not None:
+        raise ValueError(f"layer must be one without a window and sinks, got {layer}")
+    y = block.norm_1(entering(model, layer, tokens))
+    q, k, _ = block.qkv(y).unflatten(-1, (3, block.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    return weights(q, k, model.schemes[layer], causal=True, x=y)
 
 
 class Crowd(NamedTuple):

@@ -7,7 +7,7 @@ import torch
 
 from posenc_lib.attention import scores
 from posenc_lib.lab import TinyTransformer
-from posenc_lib.lab.inside import Crowd, crowd, entering, others_scores, tempered
+from posenc_lib.lab.inside import Crowd, attention, crowd, entering, others_scores, tempered
 from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
@@ -116,3 +116,21 @@ def test_what_does_not_fit_is_refused():
         others_scores(toy(), 0, x, torch.tensor([3]), torch.ones(2, 4, dtype=torch.bool))
     with pytest.raises((ValueError, TypeError), match="queries must"):
         crowd(toy(), 0, x, torch.tensor([0.5]), torch.ones(1, 4, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_the_weights_of_a_layer_make_what_leaves_its_attention(layer):
+    model, caught = toy(), []
+    block = model.blocks[layer]
+    block.out.register_forward_pre_hook(lambda _, given: caught.append(given[0]))
+    model(text(9))
+    w, x = attention(model, layer, text(9)), entering(model, layer, text(9))
+    v = block.qkv(block.norm_1(x)).unflatten(-1, (3, block.num_heads, -1)).permute(2, 0, 3, 1, 4)[2]
+    torch.testing.assert_close((w @ v).transpose(1, 2).flatten(-2), caught[0], rtol=0, atol=1e-12)
+
+
+def test_weights_are_refused_where_they_are_not_those_of_the_whole_text():
+    with pytest.raises(ValueError, match="layer must be one without a window"):
+        attention(toy([5, None, None]), 0, text(9))
+    with pytest.raises(ValueError, match="layer must be less than the 3"):
+        attention(toy(), 3, text(9))

@@ -151,6 +151,16 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("19_one_law", "path.py", "q = q - passed[", "q = q + passed["),  # I + beta w w^T
     ("19_one_law", "path.py", "[..., None, :] <= i[", "[..., None, :] < i["),  # the query's own factor is missing
     ("19_one_law", "selective.py", "return cos_sin(phi_q), cos_sin(phi_k)", "return cos_sin(-phi_q), cos_sin(-phi_k)"),
+    (
+        "20_comparison",
+        "../lab/statistics.py",
+        "less, resamples, seed, 0 if paired else 1)",
+        "less, resamples, seed, 0)",
+    ),
+    ("20_comparison", "../lab/statistics.py", 'bool(entry.result["met"] and', "bool(True and"),  # all count as trained
+    ("20_comparison", "../lab/report.py", "TIMES.index(times)", "TIMES.index(1)"),
+    ("20_comparison", "../lab/practice.py", "(long - 2 * short)", "(long - short)"),
+    ("20_comparison", "t5.py", "exact = num_buckets // 2", "exact = num_buckets // 4"),
 ]
 
 ONE_FAILURE_EACH = """
@@ -203,6 +213,7 @@ def test_one_changed_character_is_noticed(tmp_path):
         changed[stem] = sum(cell.cell_type == "code" for cell in notebook.cells) - 1
         (tmp_path / stem).mkdir()
         (tmp_path / stem / "posenc_lib").symlink_to(ROOT / "posenc_lib")
+        (tmp_path / stem / "data").symlink_to(ROOT / "notebooks" / "data")
         nbformat.write(notebook, tmp_path / stem / f"{stem}.ipynb")
 
     found = first_failures(tmp_path)
@@ -218,6 +229,7 @@ def test_one_changed_sign_is_noticed(tmp_path):
         no_stale_bytecode = shutil.ignore_patterns(f"{Path(module).stem}.*.pyc")
         shutil.copytree(ROOT / "posenc_lib", folder / "posenc_lib", ignore=no_stale_bytecode)
         shutil.copy(ROOT / "notebooks" / f"{stem}.ipynb", folder)
+        (folder / "data").symlink_to(ROOT / "notebooks" / "data")
         path = folder / "posenc_lib" / "schemes" / module
         source = path.read_text()
         assert source.count(right) == 1

@@ -1,0 +1,172 @@
+"""Which should I use: a path of at most ten questions, each with the rows of tables that support its answer.
+
+Where results decide, the answer is read from them: nobody has to change it when the file grows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from posenc_lib.configs import shipped
+from posenc_lib.lab.catalog import name_of
+from posenc_lib.lab.practice import KERNELS, Practice
+from posenc_lib.lab.report import Cells, first_group, length_at, said
+from posenc_lib.lab.statistics import spread
+from posenc_lib.lab.trial import TASKS
+
+Rows = Mapping[str, Practice]
+Told = Callable[[Cells, Rows], list[str]]
+
+
+class Question(NamedTuple):
+    """One fork of the path: whoever says yes stops here.
+
+    asks: the question.
+    take: what to use after a yes, in lines.
+    evidence: lines made of the results and the practitioner's table.
+    """
+
+    asks: str
+    take: Told
+    evidence: Told
+
+
+def words(*lines: str) -> Told:
+    """An answer that no result decides."""
+    return lambda cells, rows: list(lines)
+
+
+def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
+    """The answer of the file: the schemes that are in the first group of all these tasks, at so many training lengths.
+
+    Args:
+        times: one of ``TIMES``.
+        tasks: some of ``TASKS``.
+        sides: only schemes that tell the two sides so, see :func:`posenc_lib.lab.practice.sides`.
+    """
+
+    def lines(cells: Cells, rows: Rows) -> list[str]:
+        groups = [first_group(cells, task, times) for task in tasks]
+        names = [s for s in groups[0] if s in rows and all(s in group for group in groups)]
+        names = [name_of(s) for s in names if sides is None or rows[s].both in sides]
+        if names:
+            return [f"of those that are trained: {', '.join(names)}"]
+        return ["no scheme is first in all of these" if all(groups) else "not known yet: too few are trained"]
+
+    return lines
+
+
+def trained(task: str) -> Told:
+    """Evidence: how many schemes are trained on a task, and the best that one of them does in longer texts."""
+
+    def lines(cells: Cells, rows: Rows) -> list[str]:
+        mine = [cell for (_, other), cell in cells.items() if other == task and cell.untrained() is None]
+        if not mine:
+            return [f"{task}: no scheme is trained yet"]
+        best_mean = max(spread(cell.at(length_at(task, 2))).mean for cell in mine)
+        return [f"{task}: trained {len(mine)}; the best of them at 2 x: {best_mean:.2f}"]
+
+    return lines
+
+
+def measured(task: str, times: int, *schemes: str) -> Told:
+    """Evidence: what schemes reach on a task at so many training lengths."""
+
+    def lines(cells: Cells, rows: Rows) -> list[str]:
+        unit = ", bits" if TASKS[task].bits else ""
+        each = "; ".join(f"{name_of(s)} {said(cells, s, task, times)}" for s in schemes)
+        return [f"{task} at {times} x{unit}: {each}"]
+
+    return lines
+
+
+def kernels(*schemes: str) -> Told:
+    """Evidence: what of fused attention schemes work with."""
+    return lambda cells, rows: [f"{name_of(s)}: {KERNELS[rows[s].kernel]}" for s in schemes]
+
+
+def told_sides(*schemes: str) -> Told:
+    """Evidence: what schemes tell of the keys on the two sides."""
+    return lambda cells, rows: ["sides told: " + "; ".join(f"{name_of(s)} {rows[s].both}" for s in schemes)]
+
+
+def in_use(scheme: str) -> Told:
+    """Evidence: the models of the course's list that ship a scheme."""
+
+    def lines(cells: Cells, rows: Rows) -> list[str]:
+        models = rows[scheme].models
+        first = f", since {models[0]['month']} ({models[0]['model']})" if models else ""
+        return [f"{name_of(scheme)}: in {len(models)} of {len(shipped())} models of the course's list{first}"]
+
+    return lines
+
+
+def all_of(*several: Told) -> Told:
+    """One after the other."""
+    return lambda cells, rows: [line for one in several for line in one(cells, rows)]
+
+
+PATH = (
+    Question(
+        "Do you go on with a model that somebody has trained?",
+        words("what it was trained with; if that is RoPE and the texts grow, rescale it (notebook 14)"),
+        measured("induction", 4, "Rotary", "Rotary, NTK-aware", "Rotary, YaRN, fast from 4 turns"),
+    ),
+    Question(
+        "Do the tokens stand on a grid, or in pictures between texts?",
+        words("axial RoPE or M-RoPE (notebook 16); do not count on larger grids than in training"),
+        all_of(trained("grid"), measured("grid", 2, "AxialRotary", "MRope", "Rotary"), in_use("MRope")),
+    ),
+    Question(
+        "Does a token see both sides, without a mask?",
+        best(1, "reverse", sides=("both",)),
+        all_of(
+            told_sides("Rotary", "T5Bias", "Sinusoidal", "Alibi", "Kerple"),
+            measured("reverse", 1, "Rotary", "T5Bias", "Alibi", "Kerple"),
+        ),
+    ),
+    Question(
+        "Is the cache of keys your limit?",
+        words("decoupled RoPE, as DeepSeek has it (notebook 18)"),
+        all_of(in_use("DecoupledRotary"), kernels("DecoupledRotary")),
+    ),
+    Question(
+        "Longer texts than in training: must it find a word wherever it stands?",
+        best(8, "passkey", "look-up"),
+        all_of(*(measured(task, 8, "Alibi", "Kerple", "T5Bias", "Rotary") for task in ("passkey", "look-up"))),
+    ),
+    Question(
+        "Longer texts: must it point so many places back?",
+        best(8, "copy back"),
+        all_of(measured("copy back", 8, "T5Bias", "Shaw", "Rotary", "Alibi"), kernels("T5Bias", "Shaw")),
+    ),
+    Question(
+        "Longer texts: must it keep a state that the text sets, among much that it should ignore?",
+        best(8, "flip-flop"),
+        measured("flip-flop", 8, "Shaw", "Kerple", "T5Bias", "Alibi", "Rotary"),
+    ),
+    Question(
+        "Longer texts, and it is language, where most of the help is near?",
+        best(8, "next character"),
+        measured("next character", 8, "Shaw", "T5Bias", "Alibi", "Rotary", "Sinusoidal"),
+    ),
+    Question(
+        "Must it run in a kernel that takes no bias?",
+        words("RoPE, which adds nothing to a score; or sinusoids or a table at the input"),
+        all_of(kernels("Rotary", "Sinusoidal"), measured("look-up", 1, "Rotary", "Sinusoidal", "Learned")),
+    ),
+    Question(
+        "None of these?",
+        words("RoPE: most models and tools have it, and inside the training length it does the tasks"),
+        all_of(in_use("Rotary"), *(measured(task, 1, "Rotary") for task in ("copy back", "induction", "passkey"))),
+    ),
+)
+
+
+def path(cells: Cells, rows: Rows) -> Iterator[str]:
+    """The path in lines of text, each question with its answer and the evidence below."""
+    for number, question in enumerate(PATH, start=1):
+        yield f"{number:2d} {question.asks}"
+        for line in question.take(cells, rows):
+            yield f"   yes: {line}"
+        for line in question.evidence(cells, rows):
+            yield f"      {line}"

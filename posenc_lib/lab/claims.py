@@ -1,0 +1,148 @@
+"""What notebook 20 says of the results of a contest, as statements that a file bears out or does not.
+
+A statement compares means. It is *sure* if it holds in at least 95 % of the resamples of seeds; a scheme that is not
+trained cannot be asked. Nothing here is true by itself: :func:`say` asks the cells it is given.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from posenc_lib.lab.contest import SEEDS
+from posenc_lib.lab.statistics import LEVEL, MARGIN, Cell, Values, claim, share_above
+from posenc_lib.lab.trial import TIMES
+
+Cells = Mapping[tuple[str, str], Cell]
+Side = float | tuple[str, int]
+
+
+class Statement(NamedTuple):
+    """One mean lies above another.
+
+    topic: where it is said.
+    words: what is said.
+    task: one of ``TASKS``.
+    above, below: a scheme, by the name of its class, and how many times the training length; or a number.
+    margin: by which they differ at least.
+    anyway: count runs that did not meet the criterion, too; for statements that a scheme does not meet it.
+    """
+
+    topic: str
+    words: str
+    task: str
+    above: Side
+    below: Side
+    margin: float = MARGIN
+    anyway: bool = False
+
+
+def why_not(statement: Statement, cells: Cells, n_seeds: int = len(SEEDS)) -> str | None:
+    """Why a statement cannot be asked of these cells; None if it can.
+
+    Example:
+        >>> from posenc_lib.lab.claims import Statement
+        >>> from posenc_lib.lab.statistics import table
+        >>> cells = table([], ["Rotary"], ["induction"])
+        >>> why_not(Statement("a", "b", "induction", ("Rotary", 1), 0.9), cells)
+        'Rotary: not trained yet'
+    """
+    for side in (statement.above, statement.below):
+        if isinstance(side, tuple):
+            cell = cells.get((side[0], statement.task))
+            if cell is None:
+                return f"{side[0]}: takes no part"
+            reason = cell.untrained(n_seeds)
+            if reason and (not statement.anyway or len(cell.seeds) < n_seeds):
+                return f"{side[0]}: {reason}"
+    return None
+
+
+def values(side: Side, task: str, cells: Cells) -> Values | float:
+    """The measures of one side by seed."""
+    if not isinstance(side, tuple):
+        return side
+    cell, times = cells[side[0], task], side[1]
+    lengths = list(cell.measures)
+    return np.array(cell.measures[lengths[TIMES.index(times)]])
+
+
+def sure(statement: Statement, cells: Cells, n_seeds: int = len(SEEDS)) -> bool | None:
+    """Whether a statement is sure, None if it cannot be asked; without a word.
+
+    Example:
+        >>> from posenc_lib.lab.claims import Statement
+        >>> from posenc_lib.lab.statistics import Cell
+        >>> cell = Cell("Alibi", "grid", (0, 1, 2), (True,) * 3, dict.fromkeys((25, 49, 100, 196), (0.9, 0.8, 0.9)))
+        >>> sure(Statement("a", "b", "grid", ("Alibi", 8), 0.5), {("Alibi", "grid"): cell}, n_seeds=3)
+        True
+    """
+    if why_not(statement, cells, n_seeds) is not None:
+        return None
+    above, below = (values(side, statement.task, cells) for side in (statement.above, statement.below))
+    return share_above(above, below, statement.margin) >= LEVEL
+
+
+def holds(statement: Statement, cells: Cells, n_seeds: int = len(SEEDS)) -> bool | None:
+    """Print a statement with its numbers; whether it is sure, None if it cannot be asked."""
+    if (reason := why_not(statement, cells, n_seeds)) is not None:
+        print(f"{statement.words}: cannot be asked ({reason})")
+        return None
+    above, below = (values(side, statement.task, cells) for side in (statement.above, statement.below))
+    return claim(statement.words, above, below, statement.margin)
+
+
+def say(topic: str, cells: Cells, statements: Iterable[Statement] | None = None) -> list[bool | None]:
+    """Print the statements of one topic; what each came to.
+
+    Raises:
+        ValueError: a topic without a statement.
+    """
+    mine = [s for s in (STATEMENTS if statements is None else statements) if s.topic == topic]
+    if not mine:
+        raise ValueError(f"topic must be one of {sorted({s.topic for s in STATEMENTS})}, got {topic!r}")
+    return [holds(statement, cells) for statement in mine]
+
+
+TEXT = "next character"  # the one task whose measure is bits, of which fewer are better
+STATEMENTS: tuple[Statement, ...] = (
+    Statement("picture", "copy back, 8 x: T5 above .8", "copy back", ("T5Bias", 8), 0.8),
+    Statement("picture", "copy back, 8 x: Shaw above .8", "copy back", ("Shaw", 8), 0.8),
+    Statement("picture", "copy back, 8 x: RoPE below .8", "copy back", 0.8, ("Rotary", 8)),
+    Statement("picture", "copy back, 2 x: RoPE above sinusoidal", "copy back", ("Rotary", 2), ("Sinusoidal", 2)),
+    Statement("picture", "copy back, 2 x: RoPE above learned", "copy back", ("Rotary", 2), ("Learned", 2)),
+    Statement("picture", "copy back, 1 x: ALiBi below .98", "copy back", 0.98, ("Alibi", 1), anyway=True),
+    Statement("picture", "copy back, 1 x: KERPLE below .98", "copy back", 0.98, ("Kerple", 1), anyway=True),
+    Statement("picture", "copy back, 1 x: none below .98", "copy back", 0.98, ("NoPosition", 1), anyway=True),
+    Statement("picture", "look-up, 8 x: ALiBi above .98", "look-up", ("Alibi", 8), 0.98),
+    Statement("picture", "look-up, 8 x: KERPLE above .98", "look-up", ("Kerple", 8), 0.98),
+    Statement("picture", "look-up, 8 x: RoPE below .98", "look-up", 0.98, ("Rotary", 8)),
+    Statement("two papers", "passkey, 8 x: ALiBi above T5", "passkey", ("Alibi", 8), ("T5Bias", 8)),
+    Statement("two papers", "flip-flop, 8 x: T5 above ALiBi", "flip-flop", ("T5Bias", 8), ("Alibi", 8)),
+    Statement("two papers", "text, 8 x: ALiBi needs more bits than T5", TEXT, ("Alibi", 8), ("T5Bias", 8)),
+    Statement("two papers", "passkey, 8 x: none above RoPE", "passkey", ("NoPosition", 8), ("Rotary", 8)),
+    Statement("two papers", "passkey, 8 x: none above sinusoidal", "passkey", ("NoPosition", 8), ("Sinusoidal", 8)),
+    Statement("two papers", "text, 1 x: none needs more bits than RoPE", TEXT, ("NoPosition", 1), ("Rotary", 1)),
+    Statement("two papers", "text, 8 x: RoPE needs more bits than none", TEXT, ("Rotary", 8), ("NoPosition", 8)),
+    Statement("learned", "ceiling: learned needs more bits than sinusoidal", TEXT, ("Learned", 1), ("Sinusoidal", 1)),
+    Statement("learned", "ceiling: RoPE needs more bits than Shaw", TEXT, ("Rotary", 1), ("Shaw", 1)),
+    Statement("learned", "ceiling: ALiBi needs more bits than T5", TEXT, ("Alibi", 1), ("T5Bias", 1)),
+    Statement(
+        "learned", "beyond, 8 x: sinusoidal needs more bits than learned", TEXT, ("Sinusoidal", 8), ("Learned", 8)
+    ),
+    Statement("learned", "beyond, 8 x: RoPE needs more bits than Shaw", TEXT, ("Rotary", 8), ("Shaw", 8)),
+    Statement("learned", "beyond, 8 x, passkey: ALiBi above T5", "passkey", ("Alibi", 8), ("T5Bias", 8)),
+    Statement(
+        "choosing",
+        "induction, 4 x: RoPE slowed by parts above RoPE",
+        "induction",
+        ("Rotary, YaRN, fast from 4 turns", 4),
+        ("Rotary", 4),
+    ),
+    Statement("cost", "passkey, 8 x: ALiBi above T5", "passkey", ("Alibi", 8), ("T5Bias", 8)),
+    Statement("cost", "passkey, 8 x: T5 above sinusoidal", "passkey", ("T5Bias", 8), ("Sinusoidal", 8)),
+    Statement("choosing", "passkey, 8 x: ALiBi above RoPE", "passkey", ("Alibi", 8), ("Rotary", 8)),
+    Statement("choosing", "copy back, 8 x: T5 above RoPE", "copy back", ("T5Bias", 8), ("Rotary", 8)),
+    Statement("choosing", "flip-flop, 8 x: T5 above RoPE", "flip-flop", ("T5Bias", 8), ("Rotary", 8)),
+    Statement("choosing", "text, 8 x: RoPE needs more bits than T5", TEXT, ("Rotary", 8), ("T5Bias", 8)),
+)

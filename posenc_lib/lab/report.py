@@ -1,0 +1,113 @@
+"""The cells of a contest in words: a number with its spread, or why there is none."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from posenc_lib.lab.catalog import name_of
+from posenc_lib.lab.contest import SEEDS
+from posenc_lib.lab.statistics import Cell, Place, ranking, spread
+from posenc_lib.lab.trial import TASKS, TIMES
+
+Cells = Mapping[tuple[str, str], Cell]
+
+
+def length_at(task: str, times: int) -> int:
+    """The length of a test at so many training lengths, as near as there is one.
+
+    Example:
+        >>> length_at("induction", 8), length_at("grid", 2)
+        (256, 49)
+    """
+    return TASKS[task].lengths(TASKS[task].length)[TIMES.index(times)]
+
+
+def said(cells: Cells, scheme: str, task: str, times: int, n_seeds: int = len(SEEDS)) -> str:
+    """Mean and, in brackets, least and greatest; or why there is no number.
+
+    Example:
+        >>> from posenc_lib.lab.statistics import table
+        >>> said(table([], ["Rotary"], ["grid"]), "Rotary", "grid", 1)
+        'not trained yet'
+    """
+    cell = cells.get((scheme, task))
+    if cell is None:
+        return "takes no part"
+    if (reason := cell.untrained(n_seeds)) is not None:
+        return (
+            reason.replace(": the criterion met", " (met").replace(" seeds", ")") if "criterion" in reason else reason
+        )
+    mean, least, most = spread(cell.at(length_at(task, times), n_seeds))
+    return f"{mean:.2f} [{least:.2f}, {most:.2f}]"
+
+
+def letters(places: Iterable[Place]) -> dict[str, str]:
+    """The groups of a ranking as letters by scheme: two schemes without a letter in common are ordered.
+
+    Example:
+        >>> from posenc_lib.lab.statistics import Place, Spread
+        >>> level = Spread(0.9, 0.9, 0.9)
+        >>> letters([Place("Alibi", level, 1, 2, (1,)), Place("Kerple", level, 1, 2, (1, 2))])
+        {'Alibi': 'a', 'Kerple': 'ab'}
+    """
+    return {place.scheme: "".join(chr(ord("a") + number - 1) for number in place.groups) for place in places}
+
+
+def in_groups(places: Iterable[Place]) -> str:
+    """A ranking in one line: by their means, ``=`` between neighbours without an order and ``>`` between others.
+
+    Example:
+        >>> from posenc_lib.lab.statistics import Place, Spread
+        >>> level = Spread(0.9, 0.9, 0.9)
+        >>> in_groups([Place("Alibi", level, 1, 1, (1,)), Place("Kerple", level, 2, 2, (2,))])
+        'ALiBi > KERPLE'
+        >>> in_groups([Place("Alibi", level, 1, 2, (1,)), Place("Kerple", level, 1, 2, (1,))])
+        'ALiBi = KERPLE'
+    """
+    words, before = "", None
+    for place in places:
+        if before is not None:
+            words += " = " if set(before.groups) & set(place.groups) else " > "
+        words, before = words + name_of(place.scheme), place
+    return words
+
+
+def first_group(cells: Cells, task: str, times: int, n_seeds: int = len(SEEDS)) -> list[str]:
+    """The trained schemes of a task that share the first place, the highest mean first.
+
+    Example:
+        >>> from posenc_lib.lab.statistics import table
+        >>> first_group(table([]), "copy back", 8)
+        []
+    """
+    mine = [cell for (_, other), cell in cells.items() if other == task]
+    return [place.scheme for place in ranking(mine, length_at(task, times), n_seeds=n_seeds) if place.first == 1]
+
+
+def of_task(cells: Cells, task: str, extended: bool = True) -> list[Cell]:
+    """The cells of a task, with or without those of what is done to a trained RoPE.
+
+    Example:
+        >>> from posenc_lib.lab.statistics import table
+        >>> [cell.scheme for cell in of_task(table([], ["Alibi", "Rotary"]), "induction", extended=False)]
+        ['Alibi', 'Rotary']
+    """
+    return [cell for (scheme, other), cell in cells.items() if other == task and (extended or "," not in scheme)]
+
+
+def standings(cells: Cells, task: str, times: int) -> Iterator[str]:
+    """A task in lines of text: letters, schemes, numbers and possible places; then who is not trained, by reason.
+
+    Example:
+        >>> from posenc_lib.lab.statistics import table
+        >>> print(*standings(table([], ["Alibi", "Kerple"]), "induction", 8), sep="; ")
+        induction, 256 tokens;     not trained yet: ALiBi, KERPLE
+    """
+    mine = of_task(cells, task)
+    places = ranking(mine, length_at(task, times))
+    yield f"{task}, {length_at(task, times)} tokens"
+    for place in places:
+        mean, least, most = place.spread
+        numbers = f"{mean:6.3f} [{least:.3f}, {most:.3f}]   place {place.first} to {place.last}"
+        yield f"    {letters(places)[place.scheme]:6s}{name_of(place.scheme):30s}{numbers}"
+    reasons = {cell.scheme: reason for cell in mine if (reason := cell.untrained())}
+    for reason in sorted(set(reasons.values())):
+        yield f"    {reason}: {', '.join(name_of(scheme) for scheme in reasons if reasons[scheme] == reason)}"

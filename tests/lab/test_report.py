@@ -1,0 +1,42 @@
+"""Results in words: a number has its spread, and what is not trained has its reason and no number."""
+
+from posenc_lib.lab.report import in_groups, length_at, letters, said
+from posenc_lib.lab.statistics import Cell, ranking, table
+from posenc_lib.lab.trial import TASKS, TIMES
+
+SEEDS = (0, 1, 2, 3, 4)
+
+
+def cell(scheme, *values, met=True, task="induction"):
+    return Cell(scheme, task, SEEDS[: len(values)], (met,) * len(values), dict.fromkeys((32, 64, 128, 256), values))
+
+
+def test_a_number_has_its_spread():
+    cells = {("Alibi", "induction"): cell("Alibi", 0.5, 0.6, 0.7, 0.8, 0.9)}
+    assert said(cells, "Alibi", "induction", 8) == "0.70 [0.50, 0.90]"
+
+
+def test_what_is_not_trained_has_no_number():
+    few, none = cell("Alibi", 0.9, 0.9), cell("Fire", *[0.9] * 5, met=False)
+    cells = table([], ["Rotary"], ["induction"]) | {("Alibi", "induction"): few, ("Fire", "induction"): none}
+    assert said(cells, "Alibi", "induction", 1) == "not trained yet: 2 of 5 seeds"
+    assert said(cells, "Fire", "induction", 1) == "not trained (met in 0 of 5)"
+    assert said(cells, "Rotary", "induction", 1) == "not trained yet"
+    assert said(cells, "MRope", "induction", 1) == "takes no part"
+
+
+def test_lengths():
+    assert [length_at("reverse", times) for times in TIMES] == [12, 24, 48, 96]
+    assert all(length_at(task, 1) == TASKS[task].length for task in TASKS)
+
+
+def test_schemes_without_an_order_share_a_letter_and_an_equals_sign():
+    near = [
+        cell("Alibi", 0.9, 0.8, 0.85, 0.9, 0.8),
+        cell("Kerple", 0.85, 0.8, 0.9, 0.8, 0.85),
+        cell("Fire", *[0.1] * 5),
+    ]
+    places = ranking(near, 256)
+    assert letters(places) == {"Alibi": "a", "Kerple": "a", "Fire": "b"}
+    assert in_groups(places) == "ALiBi = KERPLE > FIRE"
+    assert in_groups([]) == ""
