@@ -52,16 +52,16 @@ def png(pixels: np.ndarray) -> bytes:
     lengths, plain = np.diff(starts, append=len(colours)), _plainer(colours[starts])
     palette, places = np.unique(plain, return_inverse=True)
     if len(palette) > PALETTE:
-        rows = np.repeat(plain, lengths).view(np.uint8).reshape(height, -1)
+        rows = np.repeat(plain, lengths).reshape(height, width)
         return _png(rows, struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0), {})  # RGBA
-    rows = np.repeat(places.astype(np.uint8), lengths).reshape(height, -1)
+    rows = np.repeat(places.astype(np.uint8), lengths).reshape(height, width)
     table = palette.astype("<u4").view(np.uint8).reshape(-1, 4)
     colour, opacity = table[:, :3].tobytes(), table[:, 3].tobytes()
     return _png(rows, struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0), {b"PLTE": colour, b"tRNS": opacity})
 
 
 def _png(rows: np.ndarray, header: bytes, palette: dict[bytes, bytes]) -> bytes:
-    """A PNG from the bytes of each row, packed in two threads."""
+    """A PNG from rows of pixels, of one or four bytes each, packed in two threads."""
     half = (len(rows) + 1) // 2
     halves = [(rows[:half], np.zeros_like(rows[0]), False), (rows[half:], rows[half - 1], True)]
     with ThreadPoolExecutor(2) as threads:
@@ -75,13 +75,22 @@ def _png(rows: np.ndarray, header: bytes, palette: dict[bytes, bytes]) -> bytes:
 
 
 def _packed(rows: np.ndarray, above: np.ndarray, last: bool) -> tuple[bytes, int, int]:
-    """Raw deflate of the differences of rows from those above them (filter 2), their Adler-32 and their bytes.
+    """Raw deflate of the differences within rows of pixels, their Adler-32 and their bytes.
 
-    Another part may follow if it is not the last.
+    A row is given as differences from that above it (filter 2), or of each pixel from that before it (filter 1) where
+    fewer pixels are different from that. Another part may follow if it is not the last.
     """
-    filtered = np.full((len(rows), rows.shape[1] + 1), 2, np.uint8)
-    filtered[:1, 1:] = rows[:1] - above
-    np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
+    size, plain = rows.itemsize, rows.view(np.uint8)
+    filtered = np.full((len(rows), plain.shape[1] + 1), 2, np.uint8)
+    filtered[:1, 1:] = plain[:1] - above.view(np.uint8)
+    np.subtract(plain[1:], plain[:-1], out=filtered[1:, 1:])
+    other = np.count_nonzero(rows[1:] != rows[:-1], axis=1)
+    changed = 1 + np.flatnonzero(other)
+    runs = np.count_nonzero(rows[changed, 1:] != rows[changed, :-1], axis=1)
+    flat = changed[runs < other[changed - 1]]
+    filtered[flat, 0] = 1
+    filtered[flat, 1 : 1 + size] = plain[flat, :size]
+    filtered[flat, 1 + size :] = plain[flat, size:] - plain[flat, :-size]
     packer = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS, strategy=zlib.Z_RLE)
     data = packer.compress(filtered.data) + packer.flush(zlib.Z_FINISH if last else zlib.Z_FULL_FLUSH)
     return data, zlib.adler32(filtered.data), filtered.size

@@ -1,5 +1,6 @@
 """Matrices as matplotlib draws them; pictures of explorers as PNG and WebP with the same pixels, and those drawn."""
 
+import zlib
 from io import BytesIO
 
 import numpy as np
@@ -55,6 +56,30 @@ def test_more_colours_than_a_palette_holds(shape):
     seen, other = read(many), read(webp(layer(2000, *shape)))
     there = seen[..., 3] > 0
     assert np.array_equal(seen[..., 3], other[..., 3]) and np.array_equal(seen[there], other[there])
+
+
+def idat(file):
+    """The rows of a PNG with the number of the filter before each; an error if a sum is wrong."""
+    start = file.index(b"IDAT")
+    return zlib.decompress(file[start + 4 : start + 4 + int.from_bytes(file[start - 4 : start], "big")])
+
+
+@pytest.mark.parametrize("colours", [100, 2000])
+@pytest.mark.parametrize("shape", [(40, 61), (41, 60), (2, 3), (1, 7), (7, 1), (1, 1)])
+def test_its_parts_make_one_stream(colours, shape):
+    for seed in range(9):
+        assert len(idat(png(layer(colours, *shape, seed=seed)))) % shape[0] == 0
+
+
+@pytest.mark.parametrize("colours", [60, 2000])
+def test_a_matrix_of_cells_is_small(colours):
+    cells = np.random.default_rng(0).integers(0, colours, (20, 30)) * 0x10305 | 0xFF << 24
+    drawn = np.ascontiguousarray(cells.astype("<u4").repeat(16, axis=0).repeat(20, axis=1))
+    file = png(drawn.view(np.uint8).reshape(320, 600, 4))
+    pixel = 1 if colours == 60 else 4
+    filters = idat(file)[:: 600 * pixel + 1]
+    assert len(filters) == 320 and set(filters[1:]) == {1, 2}
+    assert filters[1:].count(1) >= 18 and len(file) < 5 * cells.size * pixel
 
 
 def matrix(shape=(7, 5), channels=(), size=(3.01, 2.03), dpi=100, limits=None, **options):
