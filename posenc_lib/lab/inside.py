@@ -132,32 +132,18 @@ def crowd(
         >>> found.weight[0, 0]
         tensor([0.2000])
     """
-    s, good, others = _scored(model, layer, x, queries, right, scheme)
+    block = _layer_of(model, layer)
+    validate.positions("queries", queries)
+    if right.shape != x.shape[:2]:
+        raise ValueError(f"right must have shape {(*x.shape[:2],)} as x has, got {(*right.shape,)}")
+    q, k, _ = block.qkv(block.norm_1(x)).unflatten(-1, (3, block.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    places = torch.arange(x.shape[1], device=x.device)
+    s = scores(q[:, :, queries], k, model.schemes[layer] if scheme is None else scheme, queries, places)
+    r, window = relative_position(queries, places), model.windows[layer]
+    seen = (r <= 0) & (r > -(x.shape[1] if window is None else window))
+    good, others = seen & right[:, None, None], seen & ~right[:, None, None]  # (B, 1, n, L)
     best, bad = _summed(s, good), _summed(s, others)
     return Crowd(best, bad - others.sum(-1).to(s).log(), (best - bad).sigmoid())
-
-
-@torch.no_grad()
-def others_scores(model: TinyTransformer, layer: int, x: Tensor, queries: Tensor, right: Tensor) -> Tensor:
-    """The scores of the crowd: of each query with the keys that are not the right ones.
-
-    Args:
-        model, layer, x, queries, right: as for :func:`crowd`.
-    Returns:
-        (B, H, n, L), -inf for the right keys and for those that a query does not see.
-    Raises:
-        ValueError: as :func:`crowd`.
-        TypeError: as :func:`crowd`.
-    Example:
-        >>> from posenc_lib import NoPosition
-        >>> from posenc_lib.lab import TinyTransformer
-        >>> model = TinyTransformer(NoPosition(), vocabulary=3)
-        >>> x, right = torch.zeros(1, 3, 64), torch.tensor([[True, False, False]])
-        >>> others_scores(model, 0, x, torch.tensor([1]), right)[0, 0, 0].isfinite()
-        tensor([False,  True, False])
-    """
-    s, _, others = _scored(model, layer, x, queries, right)
-    return s.masked_fill(~others, -torch.inf)
 
 
 def tempered(model: TinyTransformer, every: int, beta: float) -> TinyTransformer:
@@ -177,27 +163,6 @@ def tempered(model: TinyTransformer, every: int, beta: float) -> TinyTransformer
     other = copy.deepcopy(model)
     other.scheme = nn.ModuleList(QueryTemperature(every, beta, scheme=inner) for inner in other.schemes)
     return other
-
-
-def _scored(
-    model: TinyTransformer,
-    layer: int,
-    x: Tensor,
-    queries: Tensor,
-    right: Tensor,
-    scheme: PositionScheme | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores (B, H, n, L), and which keys are seen and right, which seen and not, each (B, 1, n, L)."""
-    block = _layer_of(model, layer)
-    validate.positions("queries", queries)
-    if right.shape != x.shape[:2]:
-        raise ValueError(f"right must have shape {(*x.shape[:2],)} as x has, got {(*right.shape,)}")
-    q, k, _ = block.qkv(block.norm_1(x)).unflatten(-1, (3, block.num_heads, -1)).permute(2, 0, 3, 1, 4)
-    places = torch.arange(x.shape[1], device=x.device)
-    s = scores(q[:, :, queries], k, model.schemes[layer] if scheme is None else scheme, queries, places)
-    r, window = relative_position(queries, places), model.windows[layer]
-    seen = (r <= 0) & (r > -(x.shape[1] if window is None else window))
-    return s, seen & right[:, None, None], seen & ~right[:, None, None]
 
 
 def _summed(s: Tensor, which: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 
 from posenc_lib.attention import scores
 from posenc_lib.lab import TinyTransformer
-from posenc_lib.lab.inside import Crowd, attention, crowd, entering, others_scores, tempered
+from posenc_lib.lab.inside import Crowd, attention, crowd, entering, tempered
 from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
@@ -63,19 +63,6 @@ def test_the_weight_is_that_of_attention_and_the_lead_tells_it(window):
                 assert found.weight[b, h, n].item() == pytest.approx(1 / (1 + len(bad) * math.exp(-lead)))
 
 
-def test_the_crowd_are_the_scores_of_the_others():
-    model, tokens, queries = toy([None, 6, None]), text(20), torch.tensor([11, 19])
-    right = torch.zeros(2, 20, dtype=torch.bool)
-    right[:, [9, 18]] = True
-    x = entering(model, 1, tokens)
-    s = others_scores(model, 1, x, queries, right)
-    assert s.isfinite().nonzero()[:, 2:].unique(dim=0).tolist() == [
-        [n, j] for n, i in enumerate((11, 19)) for j in range(i - 5, i + 1) if j not in (9, 18)
-    ]
-    mean = s.logsumexp(-1) - s.isfinite().sum(-1).log()
-    torch.testing.assert_close(mean, crowd(model, 1, x, queries, right).others)
-
-
 def test_a_scheme_in_the_place_of_that_of_the_layer():
     model, x, right = toy(schemes=NoPosition()), randn(1, 8, 64), torch.arange(8)[None] == 3
     queries = torch.tensor([7])
@@ -102,7 +89,6 @@ def test_layers_that_are_not_there_are_refused(layer):
     for call in (
         lambda: entering(toy(), layer, text(4)),
         lambda: crowd(toy(), layer, x, torch.tensor([3]), right),
-        lambda: others_scores(toy(), layer, x, torch.tensor([3]), right),
     ):
         with pytest.raises((ValueError, TypeError), match="layer must be"):
             call()
@@ -112,8 +98,6 @@ def test_what_does_not_fit_is_refused():
     x = randn(1, 4, 64)
     with pytest.raises(ValueError, match=r"right must have shape \(1, 4\) as x has, got \(1, 3\)"):
         crowd(toy(), 0, x, torch.tensor([3]), torch.ones(1, 3, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"right must have shape"):
-        others_scores(toy(), 0, x, torch.tensor([3]), torch.ones(2, 4, dtype=torch.bool))
     with pytest.raises((ValueError, TypeError), match="queries must"):
         crowd(toy(), 0, x, torch.tensor([0.5]), torch.ones(1, 4, dtype=torch.bool))
 
