@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from posenc_lib.configs import shipped
 from posenc_lib.lab.catalog import name_of
-from posenc_lib.lab.practice import KERNELS, Practice
+from posenc_lib.lab.practice import FUSED, Practice
 from posenc_lib.lab.report import Cells, first_group, length_at, said
 from posenc_lib.lab.statistics import spread
 from posenc_lib.lab.trial import TASKS
@@ -81,7 +81,7 @@ def measured(task: str, times: int, *schemes: str) -> Told:
 
 def kernels(*schemes: str) -> Told:
     """Evidence: what of fused attention schemes work with."""
-    return lambda cells, rows: [f"{name_of(s)}: {KERNELS[rows[s].kernel]}" for s in schemes]
+    return lambda cells, rows: [f"{name_of(s)}: {FUSED[rows[s].kernel].words}" for s in schemes]
 
 
 def told_sides(*schemes: str) -> Told:

@@ -51,18 +51,33 @@ class Practice(NamedTuple):
     models: list[dict[str, Any]]
 
 
-KERNELS = {
-    "any": "plain attention follows, in every kernel",
-    "place": "a bias of places alone: a mask for SDPA, a score_mod for FlexAttention",
-    "gather": "a bias of one word and a place: the same, from a table made for each text",
-    "sum": "a difference of two sums over the text: a score_mod for FlexAttention, a mask made for each text",
-    "mask": "a bias of all words between: a mask of L x L made for each text, or a kernel of its own",
-    "none": "it needs the weights for its values: no fused kernel",
+class Fused(NamedTuple):
+    """Which fused attention a scheme works with.
+
+    flash: one that adds nothing to the scores: "yes" or "no".
+    flex: FlexAttention with a score_mod: "yes", from a "table" or "sums" made for each text, or "no".
+    sdpa: ``scaled_dot_product_attention`` with an additive mask: "yes", one made for "each text", or "no".
+    words: the same in a sentence.
+    """
+
+    flash: str
+    flex: str
+    sdpa: str
+    words: str
+
+
+FUSED = {
+    "any": Fused("yes", "yes", "yes", "plain attention follows, in every kernel"),
+    "place": Fused("no", "yes", "yes", "a bias of places alone: a mask for SDPA, a score_mod for FlexAttention"),
+    "gather": Fused("no", "table", "each text", "a bias of one word and a place, from a table made for each text"),
+    "sum": Fused("no", "sums", "each text", "a difference of two sums over the text, made for each text"),
+    "mask": Fused("no", "no", "each text", "a bias of all words between: a mask for each text, or a kernel of its own"),
+    "none": Fused("no", "no", "no", "it needs the weights for its values: no fused kernel"),
 }
 
 
 def kernel(scheme: PositionScheme) -> str:
-    """One of ``KERNELS``: the least that fused attention must offer, found by asking what the scheme adds to scores.
+    """The name of one of ``FUSED``, found by asking what the scheme adds to scores.
 
     Example:
         >>> from posenc_lib.lab.probes import drawn

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from posenc_lib.attention import attend
 from posenc_lib.lab.catalog import build, scheme_classes
 from posenc_lib.lab.measure import randn
-from posenc_lib.lab.practice import KERNELS, kept_per_pair, kernel, keys_final, practice, sides
+from posenc_lib.lab.practice import FUSED, kept_per_pair, kernel, keys_final, practice, sides
 from posenc_lib.lab.probes import drawn
 from posenc_lib.schemes.rope import Rotary
 
@@ -40,7 +40,7 @@ def test_kernels():
     for name, needs in {"T5Bias": "place", "Fire": "place", "Deberta": "gather", "Fox": "sum", "PaTH": "mask"}.items():
         assert found[name] == needs
     assert found["Nezha"] == found["Shaw"] == "none"
-    assert set(found.values()) == set(KERNELS)
+    assert set(found.values()) == set(FUSED)
 
 
 def test_a_key_that_changes_with_the_text_is_not_final():
