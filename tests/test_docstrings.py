@@ -14,7 +14,19 @@ import torch
 import posenc_lib
 from posenc_lib import attention, configs, lab, relative, scheme, schemes
 from posenc_lib.exercises import in_use
-from posenc_lib.lab import claims, contest, inside, practice, probes, report, settings, statistics, trial, version
+from posenc_lib.lab import (
+    claims,
+    contest,
+    inside,
+    practice,
+    probes,
+    remake,
+    report,
+    settings,
+    statistics,
+    trial,
+    version,
+)
 from posenc_lib.lab.catalog import name_of, scheme_classes
 
 ROOT = Path(posenc_lib.__file__).parent
@@ -43,7 +55,7 @@ def public() -> dict[str, object]:
     found += [practice.kernel, practice.keys_final, practice.kept_per_pair, practice.sides, practice.practice]
     found += [report.length_at, report.said, report.letters, report.in_groups]
     found += [report.first_group, report.of_task, report.standings]
-    found += [claims.why_not, claims.sure]
+    found += [claims.why_not, claims.sure, remake.remake, remake.measured]
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]
     found += [statistics.share_above, statistics.claim, statistics.ranking]
     for module in modules:

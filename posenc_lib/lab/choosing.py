@@ -79,6 +79,17 @@ def measured(task: str, times: int, *schemes: str) -> Told:
     return lines
 
 
+def at_home(scheme: str) -> Told:
+    """Evidence: on how many tasks a scheme is trained, and why not on the others."""
+
+    def lines(cells: Cells, rows: Rows) -> list[str]:
+        mine = {task: cell.untrained() for (name, task), cell in cells.items() if name == scheme}
+        others = "".join(f"; {task}: {reason}" for task, reason in mine.items() if reason)
+        return [f"{name_of(scheme)}: trained on {list(mine.values()).count(None)} of {len(mine)} tasks{others}"]
+
+    return lines
+
+
 def kernels(*schemes: str) -> Told:
     """Evidence: what of fused attention schemes work with."""
     return lambda cells, rows: [f"{name_of(s)}: {FUSED[rows[s].kernel].words}" for s in schemes]
@@ -156,8 +167,8 @@ PATH = (
     ),
     Question(
         "None of these?",
-        words("RoPE: most models and tools have it, and inside the training length it does the tasks"),
-        all_of(in_use("Rotary"), *(measured(task, 1, "Rotary") for task in ("copy back", "induction", "passkey"))),
+        words("RoPE: most models have it, and what fails beyond the training length is known (notebook 14)"),
+        all_of(in_use("Rotary"), at_home("Rotary")),
     ),
 )
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from posenc_lib import validate
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.settings import configured, setting
 from posenc_lib.lab.training import one_thread
@@ -25,9 +26,13 @@ def remake(
     """The model of a trial, trained again as :func:`posenc_lib.lab.trial.trial` does with the same arguments.
 
     Raises:
-        ValueError: as ``trial``.
+        ValueError: an unknown scheme or task.
+    Example:
+        >>> remake("Rotary", "copy back", seed=0, learning_rate=3e-3, length=8, maximum=2).scheme.name
+        'RoPE'
     """
-    contest, here = TASKS[task], frame(task, length, width, heads)
+    contest = TASKS[validate.choice("task", task, tuple(TASKS))]
+    here = frame(task, length, width, heads)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEEDS["scheme"] + seed)
         positions = configured(scheme, here)
@@ -40,6 +45,13 @@ def remake(
 
 @one_thread()
 def measured(model: TinyTransformer, **trial: Any) -> dict[str, float]:
-    """Its measure by length, as the file has it; ``trial`` are the arguments with which it was made."""
+    """Its measure by length, as the file has it; ``trial`` are the arguments with which it was made.
+
+    Example:
+        >>> from posenc_lib.lab.remake import remake
+        >>> made = {"scheme": "Rotary", "task": "copy back", "seed": 0, "learning_rate": 0.1, "length": 8, "maximum": 2}
+        >>> list(measured(remake(**made), **made))
+        ['8', '16', '32', '64']
+    """
     contest = TASKS[trial["task"]]
     return {str(n): _measure(model, contest, n) for n in contest.lengths(trial["length"])}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.contest import SEEDS
 from posenc_lib.lab.statistics import Cell, Place, ranking, spread
@@ -13,11 +14,14 @@ Cells = Mapping[tuple[str, str], Cell]
 def length_at(task: str, times: int) -> int:
     """The length of a test at so many training lengths, as near as there is one.
 
+    Raises:
+        ValueError: an unknown task, another number than those of ``TIMES``.
     Example:
         >>> length_at("induction", 8), length_at("grid", 2)
         (256, 49)
     """
-    return TASKS[task].lengths(TASKS[task].length)[TIMES.index(times)]
+    contest = TASKS[validate.choice("task", task, tuple(TASKS))]
+    return contest.lengths(contest.length)[TIMES.index(validate.choice("times", times, TIMES))]
 
 
 def said(cells: Cells, scheme: str, task: str, times: int, n_seeds: int = len(SEEDS)) -> str:
@@ -85,11 +89,14 @@ def first_group(cells: Cells, task: str, times: int, n_seeds: int = len(SEEDS)) 
 def of_task(cells: Cells, task: str, extended: bool = True) -> list[Cell]:
     """The cells of a task, with or without those of what is done to a trained RoPE.
 
+    Raises:
+        ValueError: an unknown task.
     Example:
         >>> from posenc_lib.lab.statistics import table
         >>> [cell.scheme for cell in of_task(table([], ["Alibi", "Rotary"]), "induction", extended=False)]
         ['Alibi', 'Rotary']
     """
+    validate.choice("task", task, tuple(TASKS))
     return [cell for (scheme, other), cell in cells.items() if other == task and (extended or "," not in scheme)]
 
 

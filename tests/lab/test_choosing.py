@@ -3,7 +3,7 @@
 import pytest
 
 from posenc_lib.lab.catalog import scheme_classes
-from posenc_lib.lab.choosing import PATH, best, path, trained
+from posenc_lib.lab.choosing import PATH, at_home, best, path, trained
 from posenc_lib.lab.practice import practice
 from posenc_lib.lab.statistics import Cell, table
 
@@ -55,3 +55,10 @@ def test_trained(rows):
     assert trained("copy back")(cells(Rotary=0.5, Alibi=0.9), rows) == [
         "copy back: trained 2; the best of them at 2 x: 0.90"
     ]
+
+
+def test_at_home(rows):
+    unmet = cells(Rotary=0.5)["Rotary", "copy back"]._replace(met=(True, False, True, True, True), task="look-up")
+    found = cells(Rotary=0.5, Alibi=0.9) | {("Rotary", "look-up"): unmet}
+    said = "RoPE: trained on 1 of 2 tasks; look-up: not trained: the criterion met in 4 of 5 seeds"
+    assert at_home("Rotary")(found, rows) == [said]

@@ -1,6 +1,8 @@
 """Results in words: a number has its spread, and what is not trained has its reason and no number."""
 
-from posenc_lib.lab.report import in_groups, length_at, letters, said
+import pytest
+
+from posenc_lib.lab.report import in_groups, length_at, letters, of_task, said, standings
 from posenc_lib.lab.statistics import Cell, ranking, table
 from posenc_lib.lab.trial import TASKS, TIMES
 
@@ -40,3 +42,29 @@ def test_schemes_without_an_order_share_a_letter_and_an_equals_sign():
     assert letters(places) == {"Alibi": "a", "Kerple": "a", "Fire": "b"}
     assert in_groups(places) == "ALiBi = KERPLE > FIRE"
     assert in_groups([]) == ""
+
+
+@pytest.mark.parametrize("task", ["sort", "Copy back"])
+def test_unknown_tasks_are_refused(task):
+    for ask in (lambda: length_at(task, 1), lambda: of_task({}, task), lambda: list(standings({}, task, 8))):
+        with pytest.raises(ValueError, match=f"task must be .*{task}"):
+            ask()
+    with pytest.raises(ValueError, match=r"times must be .*3"):
+        length_at("grid", 3)
+
+
+def test_standings_name_everybody_once():
+    found = table([], ["Rotary", "Fire"], ["induction"]) | {
+        ("Alibi", "induction"): cell("Alibi", *[0.9] * 5),
+        ("Kerple", "induction"): cell("Kerple", *[0.5] * 5),
+        ("Shaw", "induction"): cell("Shaw", *[0.9] * 5, met=False),
+    }
+    lines = list(standings(found, "induction", 8))
+    assert lines[0] == "induction, 256 tokens"
+    assert lines[1].split()[:2] == ["a", "ALiBi"] and lines[1].endswith("place 1 to 1")
+    assert lines[2].split()[:2] == ["b", "KERPLE"] and lines[2].endswith("place 2 to 2")
+    assert lines[3:] == [
+        "    not trained yet: RoPE, RoPE, position interpolation, RoPE, NTK-aware, RoPE, YaRN, "
+        "RoPE, YaRN, fast from 4 turns, RoPE, query temperature, FIRE",
+        "    not trained: the criterion met in 0 of 5 seeds: Shaw",
+    ]

@@ -158,7 +158,7 @@ MUTATIONS = [  # notebook, module, right, wrong
         "less, resamples, seed, 0)",
     ),
     ("20_comparison", "../lab/statistics.py", 'bool(entry.result["met"] and', "bool(True and"),  # all count as trained
-    ("20_comparison", "../lab/report.py", "TIMES.index(times)", "TIMES.index(1)"),
+    ("20_comparison", "../lab/report.py", 'TIMES.index(validate.choice("times", times, TIMES))', "TIMES.index(1)"),
     ("20_comparison", "../lab/practice.py", "(long - 2 * short)", "(long - short)"),
     ("20_comparison", "t5.py", "exact = num_buckets // 2", "exact = num_buckets // 4"),
 ]
