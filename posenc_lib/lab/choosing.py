@@ -163,7 +163,7 @@ PATH = (
     Question(
         "Must it run in a kernel that takes no bias?",
         words("RoPE, which adds nothing to a score; or sinusoids or a table at the input"),
-        all_of(kernels("Rotary", "Sinusoidal"), measured("look-up", 1, "Rotary", "Sinusoidal", "Learned")),
+        all_of(kernels("Rotary", "Sinusoidal"), measured("copy back", 1, "Rotary", "Sinusoidal", "Learned")),
     ),
     Question(
         "None of these?",

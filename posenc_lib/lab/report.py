@@ -1,6 +1,7 @@
 """The cells of a contest in words: a number with its spread, or why there is none."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 
 from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of
@@ -25,7 +26,7 @@ def length_at(task: str, times: int) -> int:
 
 
 def said(cells: Cells, scheme: str, task: str, times: int, n_seeds: int = len(SEEDS)) -> str:
-    """Mean and, in brackets, least and greatest; or why there is no number.
+    """Mean and, in brackets, least and greatest; of what is not trained the reason, and the mean if there is one.
 
     Example:
         >>> from posenc_lib.lab.statistics import table
@@ -35,10 +36,11 @@ def said(cells: Cells, scheme: str, task: str, times: int, n_seeds: int = len(SE
     cell = cells.get((scheme, task))
     if cell is None:
         return "takes no part"
+    if cell.seeds and not all(cell.met):
+        mean = sum(values := cell.measures[length_at(task, times)]) / len(values)
+        return f"not trained (met in {sum(cell.met)} of {len(cell.met)}; {mean:.2f})"
     if (reason := cell.untrained(n_seeds)) is not None:
-        return (
-            reason.replace(": the criterion met", " (met").replace(" seeds", ")") if "criterion" in reason else reason
-        )
+        return reason
     mean, least, most = spread(cell.at(length_at(task, times), n_seeds))
     return f"{mean:.2f} [{least:.2f}, {most:.2f}]"
 
@@ -118,3 +120,25 @@ def standings(cells: Cells, task: str, times: int) -> Iterator[str]:
     reasons = {cell.scheme: reason for cell in mine if (reason := cell.untrained())}
     for reason in sorted(set(reasons.values())):
         yield f"    {reason}: {', '.join(name_of(scheme) for scheme in reasons if reasons[scheme] == reason)}"
+
+
+def turned_round(cells: Cells, times: Sequence[int] = TIMES) -> dict[tuple[str, str], list[tuple[str, int]]]:
+    """Where which scheme is surely above which, for all pairs that somewhere stand the one and somewhere the other way.
+
+    Args:
+        cells: of schemes and tasks; what is done to a trained RoPE takes no part.
+        times: lengths of the tests, in training lengths.
+    Returns:
+        Tasks and lengths by the better scheme and the other; with a pair its reverse is there, too.
+    Example:
+        >>> from posenc_lib.lab.statistics import table
+        >>> turned_round(table([]))
+        {}
+    """
+    above: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for task in TASKS:
+        for n in times:
+            for better, worse in combinations(ranking(of_task(cells, task, extended=False), length_at(task, n)), 2):
+                if not set(better.groups) & set(worse.groups):
+                    above.setdefault((better.scheme, worse.scheme), []).append((task, n))
+    return {pair: where for pair, where in above.items() if pair[::-1] in above}

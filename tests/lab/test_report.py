@@ -2,7 +2,7 @@
 
 import pytest
 
-from posenc_lib.lab.report import in_groups, length_at, letters, of_task, said, standings
+from posenc_lib.lab.report import in_groups, length_at, letters, of_task, said, standings, turned_round
 from posenc_lib.lab.statistics import Cell, ranking, table
 from posenc_lib.lab.trial import TASKS, TIMES
 
@@ -18,11 +18,11 @@ def test_a_number_has_its_spread():
     assert said(cells, "Alibi", "induction", 8) == "0.70 [0.50, 0.90]"
 
 
-def test_what_is_not_trained_has_no_number():
+def test_what_is_not_trained_says_so():
     few, none = cell("Alibi", 0.9, 0.9), cell("Fire", *[0.9] * 5, met=False)
     cells = table([], ["Rotary"], ["induction"]) | {("Alibi", "induction"): few, ("Fire", "induction"): none}
     assert said(cells, "Alibi", "induction", 1) == "not trained yet: 2 of 5 seeds"
-    assert said(cells, "Fire", "induction", 1) == "not trained (met in 0 of 5)"
+    assert said(cells, "Fire", "induction", 1) == "not trained (met in 0 of 5; 0.90)"
     assert said(cells, "Rotary", "induction", 1) == "not trained yet"
     assert said(cells, "MRope", "induction", 1) == "takes no part"
 
@@ -68,3 +68,14 @@ def test_standings_name_everybody_once():
         "RoPE, YaRN, fast from 4 turns, RoPE, query temperature, FIRE",
         "    not trained: the criterion met in 0 of 5 seeds: Shaw",
     ]
+
+
+def test_a_pair_is_turned_round_if_both_orders_are_sure():
+    one = {("Alibi", "induction"): cell("Alibi", *[0.9] * 5), ("Fire", "induction"): cell("Fire", *[0.5] * 5)}
+    level = {("Alibi", "look-up"): cell("Alibi", *[0.5] * 5, task="look-up")}
+    assert turned_round(one | level | {("Fire", "look-up"): cell("Fire", *[0.5] * 5, task="look-up")}) == {}
+    other = {("Fire", "look-up"): cell("Fire", *[0.9] * 5, task="look-up")}
+    assert turned_round(one | level | other, times=[1, 8]) == {
+        ("Alibi", "Fire"): [("induction", 1), ("induction", 8)],
+        ("Fire", "Alibi"): [("look-up", 1), ("look-up", 8)],
+    }

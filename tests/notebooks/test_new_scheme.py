@@ -47,5 +47,5 @@ def test_a_scheme_without_results_breaks_no_cell_and_says_so(tmp_path, monkeypat
         assert notes["Loud"] == "not trained yet"
     lines = capsys.readouterr().out.splitlines()
     assert sum("not trained yet: " in line and "Loud" in line for line in lines) == len(TASKS)
-    assert sum(line.startswith("Loud ") for line in lines) == 2  # what 00 asks, and what a practitioner asks
+    assert sum(line.startswith("Loud ") for line in lines) == 3  # what 00 asks, and twice what a practitioner asks
     assert "Loud" in str(names["fields"])  # the map
