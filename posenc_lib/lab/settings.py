@@ -176,13 +176,14 @@ def configured(scheme: str, frame: Frame) -> PositionScheme:
         >>> configured("Shaw", Frame(length=32, longest=256))
         Shaw(head_dim=16, clip=16, num_heads=None)
     """
+    given = arguments(scheme, frame)
     sizes: dict[str, Any] = {
         "dim": frame.dim,
         "num_heads": frame.num_heads,
         "head_dim": frame.head_dim,
         "max_length": frame.longest,
     }
-    return build(scheme_classes()[scheme], settings=arguments(scheme, frame), **sizes)
+    return build(scheme_classes()[scheme], settings=given, **sizes)
 
 
 EXTENDED = "Rotary"  # the scheme whose trained models the methods below change

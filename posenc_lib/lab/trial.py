@@ -124,6 +124,8 @@ def trial(
     """
     contest = TASKS[validate.choice("task", task, tuple(TASKS))]
     here = frame(task, length, width, heads)
+    if (reason := setting(scheme).left_out(here)) is not None:
+        raise ValueError(f"{scheme} takes no part in {task}: {reason}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEEDS["scheme"] + seed)
         positions = configured(scheme, here)

@@ -107,8 +107,9 @@ def test_an_unknown_argument_is_an_error(monkeypatch):
 
 
 def test_an_unknown_scheme_is_an_error():
-    with pytest.raises(ValueError, match=r"scheme must be one of .*'Rope'"):
-        arguments("Rope", TEXT)
+    for function in (arguments, configured):
+        with pytest.raises(ValueError, match=r"scheme must be one of .*'Rope'"):
+            function("Rope", TEXT)
 
 
 def likeness(name, seed):

@@ -300,6 +300,14 @@ def test_a_loss_that_is_not_a_number_ends_the_training(task):
     assert math.isnan(bits) if task == "next character" else 0 <= bits < 0.5
 
 
-def test_an_unknown_task_is_refused():
+def test_refusals():
     with pytest.raises(ValueError, match=r"task must be one of 'copy back', .*, got 'sorting'"):
         tried(task="sorting")
+    with pytest.raises(ValueError, match=r"scheme must be one of .*, got 'Rope'"):
+        tried("Rope")
+
+
+@pytest.mark.parametrize("scheme", ["AxialRotary", "Cope", "QueryTemperature", "XLNet"])
+def test_a_scheme_that_takes_no_part_is_not_trained(scheme):
+    with pytest.raises(ValueError, match=f"{scheme} takes no part in reverse: "):
+        tried(scheme, "reverse")
