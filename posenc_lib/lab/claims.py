@@ -108,7 +108,7 @@ TEXT = "next character"  # the one task whose measure is bits, of which fewer ar
 STATEMENTS: tuple[Statement, ...] = (
     Statement("picture", "copy back, 8 x: T5 above .8", "copy back", ("T5Bias", 8), 0.8),
     Statement("picture", "copy back, 8 x: Shaw above .8", "copy back", ("Shaw", 8), 0.8),
-    Statement("picture", "copy back, 8 x: RoPE below .8", "copy back", 0.8, ("Rotary", 8)),
+    Statement("picture", "copy back, 8 x: Shaw above RoPE", "copy back", ("Shaw", 8), ("Rotary", 8)),
     Statement("picture", "copy back, 2 x: RoPE above sinusoidal", "copy back", ("Rotary", 2), ("Sinusoidal", 2)),
     Statement("picture", "copy back, 2 x: RoPE above learned", "copy back", ("Rotary", 2), ("Learned", 2)),
     Statement("picture", "copy back, 1 x: ALiBi below .98", "copy back", 0.98, ("Alibi", 1), anyway=True),
