@@ -60,7 +60,7 @@ function render({ model, el }) {
   const shown = picture(el, model.get("width"));
   const urls = new Map(); // by data
   const address = (data) => {
-    if (!urls.has(data)) urls.set(data, URL.createObjectURL(new Blob([data])));
+    if (!urls.has(data)) urls.set(data, data_url(data));
     return urls.get(data);
   };
   const parts = () => [model.get("background"), model.get("layer")];
@@ -70,8 +70,7 @@ function render({ model, el }) {
     const margins = model.get("margins");
     await shown({ background, layer, margins, alt: model.get("alt"), words: model.get("words") });
     arrived();
-    if (parts().some((data) => !needed.includes(data))) return; // another one is on its way, and needs what is there until then
-    for (const [data, url] of urls) if (!needed.includes(data)) urls.delete(data), URL.revokeObjectURL(url);
+    for (const data of urls.keys()) if (!parts().includes(data)) urls.delete(data);
   };
   model.on("change:background change:layer change:words change:alt", show);
   show();
@@ -96,10 +95,15 @@ function render({ model, el }) {
     const box = el.closest(".widget-vbox");
     if (box) name_sliders(box), clearInterval(waiting);
   }, 100);
-  return () => {
-    clearInterval(waiting);
-    for (const url of urls.values()) URL.revokeObjectURL(url);
-  };
+  return () => clearInterval(waiting);
+}
+
+// The address of a PNG that holds all of it: the page has it sooner than by way of a blob, which another process keeps.
+function data_url(view) {
+  const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+  let text = "";
+  for (let n = 0; n < bytes.length; n += 8192) text += String.fromCharCode(...bytes.subarray(n, n + 8192));
+  return `data:image/png;base64,${btoa(text)}`;
 }
 
 // Give the handles of ipywidgets' sliders the names that stand beside them.
