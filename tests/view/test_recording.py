@@ -3,6 +3,7 @@
 import json
 from io import BytesIO
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from PIL import Image
@@ -57,7 +58,9 @@ def explorer():
 
 @pytest.fixture(scope="module")
 def recorded():
-    return record(explorer(), most=5, pair=3)
+    with plt.rc_context():  # it is made before the style of the first test is
+        plt.rcdefaults()
+        return record(explorer(), most=5, pair=3)
 
 
 def test_it_says_what_the_page_has_to_know(recorded):
