@@ -1,12 +1,7 @@
-"""What happens inside one layer of a tiny transformer: how far the right keys lead the crowd of the others.
-
-    alpha = 1 / (1 + n e^(-m)),  m = ln(sum of e^s over the right keys) - ln(mean of e^s over the n others)
-
-alpha is the weight of the right keys together and m their lead (notebook 18).
-"""
+"""Inside one layer of a tiny transformer: what enters it, its scores and weights; and a temperature put on later."""
 
 import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +10,6 @@ from posenc_lib import validate
 from posenc_lib.attention import scores, weights
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.relative import relative_position
-from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.temperature import QueryTemperature
 
 PIECE = 128  # tokens
@@ -84,70 +78,43 @@ def attention(model: TinyTransformer, layer: int, tokens: Tensor) -> Tensor:
     return weights(q, k, model.schemes[layer], causal=True, x=y)
 
 
-class Crowd(NamedTuple):
-    """The right keys of some queries and the crowd of the others, as :func:`crowd` measures them, each (B, H, n).
-
-    right: ln of the sum of e^s over the right keys.
-    others: ln of the mean of e^s over the other keys.
-    weight: of the right keys together.
-    """
-
-    right: Tensor
-    others: Tensor
-    weight: Tensor
-
-    @property
-    def lead(self) -> Tensor:
-        """By how much the right keys lie above the one score of all others that would make the same denominator."""
-        return self.right - self.others
-
-
 @torch.no_grad()
-def crowd(
-    model: TinyTransformer,
-    layer: int,
-    x: Tensor,
-    queries: Tensor,
-    right: Tensor,
-    scheme: PositionScheme | None = None,
-) -> Crowd:
-    """How far the right keys of a causal layer lead the others, and the weight that they have.
+def seen_scores(model: TinyTransformer, layer: int, tokens: Tensor, queries: Tensor) -> Tensor:
+    """The scores of some queries of a layer with the keys that they see.
 
     Args:
         model: a causal one.
         layer: from 0.
-        x: (B, L, D) what enters the layer, see :func:`entering`.
+        tokens: (B, L).
         queries: (n,) integers, places of the text.
-        right: (B, L) bool, the right keys of each text; each query must see one of them, and another key.
-        scheme: in the place of that of the layer.
+    Returns:
+        (B, H, n, L), -inf where a key is not seen.
     Raises:
-        ValueError: a layer that the model does not have, shapes that do not fit.
+        ValueError: a layer that the model does not have.
         TypeError: places that are not integers.
     Example:
         >>> from posenc_lib import NoPosition
         >>> from posenc_lib.lab import TinyTransformer
         >>> model = TinyTransformer(NoPosition(), vocabulary=3)
-        >>> x = torch.zeros(1, 5, 64)  # all scores are alike: nothing leads
-        >>> found = crowd(model, 0, x, torch.tensor([4]), torch.tensor([[True, False, False, False, False]]))
-        >>> found.weight[0, 0]
-        tensor([0.2000])
+        >>> s = seen_scores(model, 0, torch.zeros(1, 4, dtype=torch.int64), torch.tensor([1]))
+        >>> s.isfinite()[0, 0]
+        tensor([[ True,  True, False, False]])
     """
     block = _layer_of(model, layer)
     validate.positions("queries", queries)
-    if right.shape != x.shape[:2]:
-        raise ValueError(f"right must have shape {(*x.shape[:2],)} as x has, got {(*right.shape,)}")
-    q, k, _ = block.qkv(block.norm_1(x)).unflatten(-1, (3, block.num_heads, -1)).permute(2, 0, 3, 1, 4)
-    places = torch.arange(x.shape[1], device=x.device)
-    s = scores(q[:, :, queries], k, model.schemes[layer] if scheme is None else scheme, queries, places)
+    y = block.norm_1(entering(model, layer, tokens))
+    q, k, _ = block.qkv(y).unflatten(-1, (3, block.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    places = torch.arange(tokens.shape[1], device=tokens.device)
+    s = scores(q[:, :, queries], k, model.schemes[layer], queries, places)
     r, window = relative_position(queries, places), model.windows[layer]
-    seen = (r <= 0) & (r > -(x.shape[1] if window is None else window))
-    good, others = seen & right[:, None, None], seen & ~right[:, None, None]  # (B, 1, n, L)
-    best, bad = _summed(s, good), _summed(s, others)
-    return Crowd(best, bad - others.sum(-1).to(s).log(), (best - bad).sigmoid())
+    seen = (r <= 0) & (r > -(tokens.shape[1] if window is None else window))
+    return s.masked_fill(~seen, -torch.inf)
 
 
 def tempered(model: TinyTransformer, every: int, beta: float) -> TinyTransformer:
     """A copy of the model whose queries are made longer with their position; nothing is trained again.
+
+    Layers with a window stay as they are: their crowd does not grow.
 
     Args:
         model: is not changed.
@@ -157,17 +124,16 @@ def tempered(model: TinyTransformer, every: int, beta: float) -> TinyTransformer
     Example:
         >>> from posenc_lib import NoPosition
         >>> from posenc_lib.lab import TinyTransformer
-        >>> tempered(TinyTransformer(NoPosition(), vocabulary=3), every=32, beta=0.2).schemes[0].name
-        'query temperature'
+        >>> model = TinyTransformer(NoPosition(), vocabulary=3, windows=[8, None])
+        >>> [scheme.name for scheme in tempered(model, every=32, beta=0.2).schemes]
+        ['none', 'query temperature']
     """
     other = copy.deepcopy(model)
-    other.scheme = nn.ModuleList(QueryTemperature(every, beta, scheme=inner) for inner in other.schemes)
+    other.scheme = nn.ModuleList(
+        QueryTemperature(every, beta, scheme=inner) if window is None else inner
+        for inner, window in zip(other.schemes, other.windows, strict=True)
+    )
     return other
-
-
-def _summed(s: Tensor, which: Tensor) -> Tensor:
-    """ln of the sum of e^s over some keys."""
-    return s.masked_fill(~which, -torch.inf).logsumexp(-1)
 
 
 def _layer_of(model: TinyTransformer, layer: int) -> Any:

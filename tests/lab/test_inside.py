@@ -1,18 +1,15 @@
-"""What enters a layer is the same in pieces; the lead tells the weight; a tempered copy leaves the model as it is."""
-
-import math
+"""What enters a layer is the same in pieces; its scores make its weights; a tempered copy leaves the model as it is."""
 
 import pytest
 import torch
 
 from posenc_lib.attention import scores
 from posenc_lib.lab import TinyTransformer
-from posenc_lib.lab.inside import Crowd, attention, crowd, entering, tempered
-from posenc_lib.lab.measure import randn
+from posenc_lib.lab.inside import attention, entering, seen_scores, tempered
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
 from posenc_lib.schemes.sinusoidal import Sinusoidal
-from posenc_lib.schemes.temperature import QueryTemperature
+from posenc_lib.schemes.temperature import temperature
 
 
 def toy(windows=None, schemes=None):
@@ -40,66 +37,56 @@ def test_all_layers_are_hidden_below_the_answer():
 
 
 @pytest.mark.parametrize("window", [None, 6])
-def test_the_weight_is_that_of_attention_and_the_lead_tells_it(window):
-    model = toy([None, window, None])
-    tokens, queries = text(20), torch.tensor([11, 19])
-    right = torch.zeros(2, 20, dtype=torch.bool)
-    right[0, [9, 18]] = right[1, [10, 11, 17]] = True
-    x = entering(model, 1, tokens)
-    found = crowd(model, 1, x, queries, right)
-    block, places = model.blocks[1], torch.arange(20)
-    q, k, _ = block.qkv(block.norm_1(x)).unflatten(-1, (3, 4, 16)).permute(2, 0, 3, 1, 4)
+def test_scores_are_of_the_keys_that_a_query_sees(window):
+    model, queries, places = toy([None, window, None]), torch.tensor([11, 19]), torch.arange(20)
+    block = model.blocks[1]
+    x = block.norm_1(entering(model, 1, text(20)))
+    q, k, _ = block.qkv(x).unflatten(-1, (3, 4, 16)).permute(2, 0, 3, 1, 4)
     s = scores(q, k, model.schemes[1], places, places)
-    for b in range(2):
-        for h in range(4):
-            for n, i in enumerate(queries.tolist()):
-                near = range(0 if window is None else max(i - window + 1, 0), i + 1)
-                terms = {j: s[b, h, i, j].exp().item() for j in near}
-                good = sum(terms[j] for j in near if right[b, j])
-                bad = [terms[j] for j in near if not right[b, j]]
-                assert found.weight[b, h, n].item() == pytest.approx(good / (good + sum(bad)))
-                lead = found.lead[b, h, n].item()
-                assert lead == pytest.approx(math.log(good) - math.log(sum(bad) / len(bad)))
-                assert found.weight[b, h, n].item() == pytest.approx(1 / (1 + len(bad) * math.exp(-lead)))
+    found = seen_scores(model, 1, text(20), queries)
+    for n, i in enumerate(queries.tolist()):
+        first = 0 if window is None else i - window + 1
+        torch.testing.assert_close(found[:, :, n, first : i + 1], s[:, :, i, first : i + 1], rtol=0, atol=1e-12)
+        assert found[:, :, n, :first].isneginf().all() and found[:, :, n, i + 1 :].isneginf().all()
 
 
-def test_a_scheme_in_the_place_of_that_of_the_layer():
-    model, x, right = toy(schemes=NoPosition()), randn(1, 8, 64), torch.arange(8)[None] == 3
-    queries = torch.tensor([7])
-    plain = crowd(model, 0, x, queries, right)
-    twice = crowd(model, 0, x, queries, right, scheme=QueryTemperature(7, 1 / math.log(2)))
-    torch.testing.assert_close(twice.right, 2 * plain.right)
-    assert not torch.allclose(twice.weight, plain.weight)
-    assert isinstance(plain, Crowd)
+def test_scores_of_a_layer_without_a_window_make_its_weights():
+    found = seen_scores(toy(), 2, text(20), torch.arange(20)).softmax(-1)
+    torch.testing.assert_close(found, attention(toy(), 2, text(20)), rtol=0, atol=1e-12)
 
 
 def test_a_tempered_copy_leaves_the_model_as_it_is():
-    model, tokens = toy(windows=[8, None, None]), text(40)
+    model, tokens = toy(), text(40)
     before = model(tokens)
     hot = tempered(model, every=8, beta=0.5)
     assert torch.equal(model(tokens), before)
     assert torch.allclose(hot(tokens)[:, :7], before[:, :7]) and not torch.allclose(hot(tokens), before)
     assert torch.allclose(tempered(model, every=8, beta=0.0)(tokens), before)
+
+
+def test_a_temperature_multiplies_the_scores_of_layers_without_a_window_alone():
+    model, queries = toy([8, None, None], NoPosition()), torch.tensor([5, 39])
+    hot = tempered(model, every=8, beta=0.5)
     assert hot.windows == model.windows
+    assert torch.equal(seen_scores(hot, 0, text(40), queries), seen_scores(model, 0, text(40), queries))
+    times = temperature(queries, 8, 0.5)[:, None]
+    expected = times * seen_scores(model, 1, text(40), queries)
+    torch.testing.assert_close(seen_scores(hot, 1, text(40), queries), expected)
 
 
 @pytest.mark.parametrize("layer", [-1, 3, 1.0])
 def test_layers_that_are_not_there_are_refused(layer):
-    x, right = randn(1, 4, 64), torch.arange(4)[None] == 0
     for call in (
         lambda: entering(toy(), layer, text(4)),
-        lambda: crowd(toy(), layer, x, torch.tensor([3]), right),
+        lambda: seen_scores(toy(), layer, text(4), torch.tensor([3])),
     ):
         with pytest.raises((ValueError, TypeError), match="layer must be"):
             call()
 
 
-def test_what_does_not_fit_is_refused():
-    x = randn(1, 4, 64)
-    with pytest.raises(ValueError, match=r"right must have shape \(1, 4\) as x has, got \(1, 3\)"):
-        crowd(toy(), 0, x, torch.tensor([3]), torch.ones(1, 3, dtype=torch.bool))
+def test_places_that_are_no_integers_are_refused():
     with pytest.raises((ValueError, TypeError), match="queries must"):
-        crowd(toy(), 0, x, torch.tensor([0.5]), torch.ones(1, 4, dtype=torch.bool))
+        seen_scores(toy(), 0, text(4), torch.tensor([0.5]))
 
 
 @pytest.mark.parametrize("layer", [0, 2])

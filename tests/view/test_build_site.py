@@ -73,4 +73,4 @@ def test_sphinx_reads_every_docstring_without_a_warning(tmp_path):
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", str(HERE), "-D", "html_static_path="]
     done = subprocess.run([*command, str(tmp_path), str(tmp_path / "html")], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "posenc_lib.lab.inside.crowd" in (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
+    assert "posenc_lib.lab.inside.seen_scores" in (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
