@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from posenc_lib.configs.fields import layers_of
 from posenc_lib.configs.layers import known, scheme_of
 from posenc_lib.configs.reading import Reading
@@ -30,7 +32,8 @@ def groups(config: Mapping[str, Any], length: int | None = None) -> list[tuple[l
     for layer in range(layers_of(known(config)[0])):
         reading = scheme_of(config, layer, length)
         others = (reading.causal, reading.window, reading.chunk, reading.scale, reading.softcap, reading.sinks)
-        key = f"{reading.scheme}{getattr(reading.scheme, 'inv_freq', '')}{reading.input_scheme}{others}"
+        frequencies = getattr(reading.inner, "inv_freq", torch.zeros(0)).tolist()
+        key = f"{reading.scheme}{frequencies}{reading.input_scheme}{others}"
         found.setdefault(key, ([], reading))[0].append(layer)
     return list(found.values())
 
