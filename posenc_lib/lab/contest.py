@@ -84,19 +84,29 @@ def run(scheme: str, task: str, seed: int, rate: float, size: Size = SMALL) -> d
     }
 
 
-def best_rate(task: str, results: dict[float, dict[str, Any]]) -> float:
-    """The rate that met the criterion, and of several such, or of none, that with the smallest loss; ties to the least.
+def best_rate(task: str, results: dict[float, dict[str, Any]], maximum: int | None = None) -> float:
+    """The least rate that met the criterion before the maximum of updates; where none did, that with the smallest loss.
 
-    Of text it is the loss alone, which may be flat where it is not low.
+    A greater rate may have the smaller loss on one seed and fail on another. Of text it is the loss alone, which may be
+    flat where it is not low. Ties go to the least.
 
+    Args:
+        task: one of ``TASKS``.
+        results: what ``trial`` returned, by rate.
+        maximum: of updates; that of the task if None.
     Example:
-        >>> best_rate("copy back", {1e-3: {"met": True, "loss": 0.02}, 1e-2: {"met": False, "loss": 0.01}})
-        0.001
+        >>> early, late = {"met": True, "loss": 0.02, "updates": 300}, {"met": True, "loss": 0.01, "updates": 2000}
+        >>> best_rate("copy back", {1e-3: late, 3e-3: early, 1e-2: early})
+        0.003
     """
+    last = maximum or TASKS[task].maximum
+    early = [rate for rate, result in results.items() if result["met"] and result["updates"] < last]
+    if early and not TASKS[task].bits:
+        return min(early)
 
-    def merit(rate: float) -> tuple[bool, float, float]:
-        met, loss = results[rate]["met"], results[rate]["loss"]
-        return met and not TASKS[task].bits, -math.inf if loss is None else -loss, -rate
+    def merit(rate: float) -> tuple[float, float]:
+        loss = results[rate]["loss"]
+        return -math.inf if loss is None else -loss, -rate
 
     return max(results, key=merit)
 
@@ -128,7 +138,9 @@ def contest(
     trials = [run(*pair, RATES_SEED, rate, size) for pair in chosen for rate in RATES]
     results = sweep(trial, trials, path, jobs)
     rates = {
-        pair: best_rate(pair[1], dict(zip(RATES, results[n * len(RATES) : (n + 1) * len(RATES)], strict=True)))
+        pair: best_rate(
+            pair[1], dict(zip(RATES, results[n * len(RATES) : (n + 1) * len(RATES)], strict=True)), size.maximum
+        )
         for n, pair in enumerate(chosen)
     }
     final = [run(*pair, seed, rates[pair], size) for seed in seeds for pair in chosen]

@@ -76,12 +76,12 @@ class Contest(NamedTuple):
 
 
 TASKS = {
-    "copy back": Contest(copy_back, 16),
-    "induction": Contest(induction, 128, {"vocabulary": 128, "distinct": True}, maximum=2000),
-    "look-up": Contest(associative_recall, 12, {"vocabulary": 12}),
-    "reverse": Contest(reverse, 8, {"vocabulary": 8}, length=12, maximum=1500, causal=False),
+    "copy back": Contest(copy_back, 16, maximum=2000),
+    "induction": Contest(induction, 128, {"vocabulary": 128, "distinct": True}, maximum=3000),
+    "look-up": Contest(associative_recall, 12, {"vocabulary": 12}, maximum=2000),
+    "reverse": Contest(reverse, 8, {"vocabulary": 8}, length=12, maximum=3000, causal=False),
     "flip-flop": Contest(flip_flop, 11),
-    "passkey": Contest(passkey, 16, {"vocabulary": 16, "size": 6}, maximum=1500),
+    "passkey": Contest(passkey, 16, {"vocabulary": 16, "size": 6}, maximum=3000),
     "next character": Contest(next_character, CHARACTERS, {}, {"part": "test"}, length=64, batch=8, bits=True),
     "grid": Contest(diagonal_neighbour, 8, length=25, grid=True),
 }
