@@ -116,11 +116,12 @@ def all_of(*several: Told) -> Told:
     return lambda cells, rows: [line for one in several for line in one(cells, rows)]
 
 
+RESCALED = ("Rotary", "Rotary, position interpolation", "Rotary, NTK-aware", "Rotary, YaRN, fast from 4 turns")
 PATH = (
     Question(
         "Do you go on with a model that somebody has trained?",
-        words("what it was trained with; if that is RoPE and the texts grow, rescale it (notebook 14)"),
-        measured("induction", 4, "Rotary", "Rotary, NTK-aware", "Rotary, YaRN, fast from 4 turns"),
+        words("what it was trained with; if that is RoPE and texts grow, rescale (notebook 14), and test: it may cost"),
+        all_of(*(measured(task, 4, *RESCALED) for task in ("induction", "flip-flop", "copy back"))),
     ),
     Question(
         "Do the tokens stand on a grid, or in pictures between texts?",
@@ -133,6 +134,7 @@ PATH = (
         all_of(
             told_sides("Rotary", "T5Bias", "Sinusoidal", "Alibi", "Kerple"),
             measured("reverse", 1, "Rotary", "T5Bias", "Alibi", "Kerple"),
+            measured("reverse", 2, "Rotary", "T5Bias", "Learned", "Sinusoidal"),
         ),
     ),
     Question(

@@ -15,6 +15,7 @@ from posenc_lib.lab.trial import TIMES
 
 Cells = Mapping[tuple[str, str], Cell]
 Side = float | tuple[str, int]
+Others = Mapping[tuple[str, str], Mapping[float, Mapping[int, float]]]
 
 
 class Statement(NamedTuple):
@@ -81,6 +82,39 @@ def sure(statement: Statement, cells: Cells, n_seeds: int = len(SEEDS)) -> bool 
         return None
     above, below = (values(side, statement.task, cells) for side in (statement.above, statement.below))
     return share_above(above, below, statement.margin) >= LEVEL
+
+
+def whatever_rate(statement: Statement, cells: Cells, others: Others) -> bool | None:
+    """Whether a statement holds for all rates that met the criterion: the worst of one side, the best of the other.
+
+    Args:
+        statement: one of ``STATEMENTS``.
+        cells: means at the rates that were chosen.
+        others: what another rate would have said, see :func:`posenc_lib.lab.report.other_rates`.
+    Returns:
+        None if the statement cannot be asked, or no side has another rate.
+    Example:
+        >>> from posenc_lib.lab.claims import Statement
+        >>> from posenc_lib.lab.statistics import Cell
+        >>> seeds, met, lengths = (0, 1, 2, 3, 4), (True,) * 5, (25, 49, 100, 196)
+        >>> cells = {("Alibi", "grid"): Cell("Alibi", "grid", seeds, met, dict.fromkeys(lengths, (0.9,) * 5))}
+        >>> statement = Statement("a", "b", "grid", ("Alibi", 8), 0.5)
+        >>> whatever_rate(statement, cells, {("Alibi", "grid"): {0.01: {196: 0.4}}})
+        False
+    """
+    if why_not(statement, cells) is not None:
+        return None
+    sides = {}
+    for name in ("above", "below"):
+        side = getattr(statement, name)
+        means = [float(np.mean(values(side, statement.task, cells)))]
+        if isinstance(side, tuple):
+            n = list(cells[side[0], statement.task].measures)[TIMES.index(side[1])]
+            means += [measure[n] for measure in others.get((side[0], statement.task), {}).values()]
+        sides[name] = means
+    if max(map(len, sides.values())) == 1:
+        return None
+    return min(sides["above"]) > max(sides["below"]) + statement.margin
 
 
 def holds(statement: Statement, cells: Cells, n_seeds: int = len(SEEDS)) -> bool | None:

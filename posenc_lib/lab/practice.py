@@ -54,7 +54,7 @@ class Practice(NamedTuple):
 class Fused(NamedTuple):
     """Which fused attention a scheme works with.
 
-    flash: one that adds nothing to the scores: "yes" or "no".
+    flash: FlashAttention: "yes", "slopes" if it takes them, or "no".
     flex: FlexAttention with a score_mod: "yes", from a "table" or "sums" made for each text, or "no".
     sdpa: ``scaled_dot_product_attention`` with an additive mask: "yes", one made for "each text", or "no".
     words: the same in a sentence.
@@ -68,6 +68,7 @@ class Fused(NamedTuple):
 
 FUSED = {
     "any": Fused("yes", "yes", "yes", "plain attention follows, in every kernel"),
+    "slope": Fused("slopes", "yes", "yes", "a slope for each head: FlashAttention takes them; a mask or a score_mod"),
     "place": Fused("no", "yes", "yes", "a bias of places alone: a mask for SDPA, a score_mod for FlexAttention"),
     "gather": Fused("no", "table", "each text", "a bias of one word and a place, from a table made for each text"),
     "sum": Fused("no", "sums", "each text", "a difference of two sums over the text, made for each text"),
@@ -83,7 +84,7 @@ def kernel(scheme: PositionScheme) -> str:
         >>> from posenc_lib.lab.probes import drawn
         >>> from posenc_lib import Alibi, Cope, Rotary, Shaw
         >>> [kernel(drawn(scheme)) for scheme in (Rotary, Alibi, Cope, Shaw)]
-        ['any', 'place', 'mask', 'none']
+        ['any', 'slope', 'mask', 'none']
     """
     if "value" in places(scheme):
         return "none"
@@ -92,7 +93,8 @@ def kernel(scheme: PositionScheme) -> str:
     if bias.abs().max() <= WITHIN:
         return "any"
     if (bias - _bias(scheme, other)).abs().max() <= WITHIN:
-        return "place"
+        steps = bias.diff(dim=2)[:, -1]  # of the last query
+        return "slope" if (steps - steps[:, :1]).abs().max() <= WITHIN else "place"
     between = words.clone()
     between[4:8] = other[4:8]
     apart = torch.ones(LENGTH, dtype=torch.bool)

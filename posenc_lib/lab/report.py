@@ -1,11 +1,12 @@
-"""The cells of a contest in words: a number with its spread, or why there is none."""
+"""The cells of a contest in words: a number with its spread, or why there is none; what another rate says."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from posenc_lib import validate
-from posenc_lib.lab.catalog import name_of
-from posenc_lib.lab.contest import SEEDS
+from posenc_lib.lab.catalog import name_of, scheme_classes
+from posenc_lib.lab.contest import RATES, RATES_SEED, SEEDS, SMALL, Entry, Size, best_rate, pairs, run
 from posenc_lib.lab.statistics import Cell, Place, ranking, spread
 from posenc_lib.lab.trial import TASKS, TIMES
 
@@ -26,7 +27,7 @@ def length_at(task: str, times: int) -> int:
 
 
 def said(cells: Cells, scheme: str, task: str, times: int, n_seeds: int = len(SEEDS)) -> str:
-    """Mean and, in brackets, least and greatest; of what is not trained the reason, and the mean if there is one.
+    """Mean and, in brackets, least and greatest; of what is not trained the reason, and the range if there is one.
 
     Example:
         >>> from posenc_lib.lab.statistics import table
@@ -37,8 +38,8 @@ def said(cells: Cells, scheme: str, task: str, times: int, n_seeds: int = len(SE
     if cell is None:
         return "takes no part"
     if cell.seeds and not all(cell.met):
-        mean = sum(values := cell.measures[length_at(task, times)]) / len(values)
-        return f"not trained (met in {sum(cell.met)} of {len(cell.met)}; {mean:.2f})"
+        values = cell.measures[length_at(task, times)]
+        return f"not trained (met in {sum(cell.met)} of {len(cell.met)}; {min(values):.2f} to {max(values):.2f})"
     if (reason := cell.untrained(n_seeds)) is not None:
         return reason
     mean, least, most = spread(cell.at(length_at(task, times), n_seeds))
@@ -74,6 +75,49 @@ def in_groups(places: Iterable[Place]) -> str:
             words += " = " if set(before.groups) & set(place.groups) else " > "
         words, before = words + name_of(place.scheme), place
     return words
+
+
+def order_of(places: Sequence[Place], a: str, b: str) -> int:
+    """1 if the scheme a is surely ahead of b in a ranking, -1 if b is ahead of a, 0 if they have no order.
+
+    Example:
+        >>> from posenc_lib.lab.statistics import Place, Spread
+        >>> level = Spread(0.9, 0.9, 0.9)
+        >>> places = [Place("Alibi", level, 1, 1, (1,)), Place("Kerple", level, 2, 2, (2,))]
+        >>> order_of(places, "Kerple", "Alibi"), order_of(places, "Alibi", "Alibi")
+        (-1, 0)
+    """
+    number = {place.scheme: n for n, place in enumerate(places)}
+    if set(places[number[a]].groups) & set(places[number[b]].groups):
+        return 0
+    return 1 if number[a] < number[b] else -1
+
+
+def other_rates(found: Iterable[Entry], size: Size = SMALL) -> dict[tuple[str, str], dict[float, dict[int, float]]]:
+    """What another learning rate would have said: of each scheme and task the runs on the seed of the rates.
+
+    Args:
+        found: entries of a file.
+        size: of the model.
+    Returns:
+        By scheme and task, by rate, by length the measure; of rates that met the criterion and were not chosen.
+    Example:
+        >>> other_rates([])
+        {}
+    """
+    runs = {json.dumps(setting, sort_keys=True): result for setting, result in found if setting["seed"] == RATES_SEED}
+    others = {}
+    for scheme, task in pairs(scheme_classes(), TASKS, size):
+        asked = {rate: json.dumps(run(scheme, task, RATES_SEED, rate, size), sort_keys=True) for rate in RATES}
+        tried = {rate: runs[key] for rate, key in asked.items() if key in runs}
+        if len(tried) == len(RATES):
+            chosen = best_rate(task, tried, size.maximum)
+            others[scheme, task] = {
+                rate: {int(n): measure for n, measure in result["measure"].items()}
+                for rate, result in tried.items()
+                if rate != chosen and result["met"]
+            }
+    return others
 
 
 def first_group(cells: Cells, task: str, times: int, n_seeds: int = len(SEEDS)) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posenc_lib.lab import TinyTransformer, accuracy, induction, train
-from posenc_lib.lab.claims import STATEMENTS, Statement, holds, say, sure, values, why_not
+from posenc_lib.lab.claims import STATEMENTS, Statement, holds, say, sure, values, whatever_rate, why_not
 from posenc_lib.lab.contest import entries, outdated
 from posenc_lib.lab.statistics import Cell, table
 from posenc_lib.lab.trial import TASKS, TIMES
@@ -90,6 +90,21 @@ def test_what_cannot_be_asked_says_why(capsys):
     assert holds(statement, table([], ["Rotary"], ["copy back"])) is None
     said = capsys.readouterr().out
     assert "cannot be asked (Alibi: not trained yet)" in said and "takes no part" in said
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=NAMES)
+def test_another_rate_can_overturn_a_statement(statement):
+    low, high = number(statement.below, 0.2), number(statement.above, 0.9)
+    cells = made(statement, high + 0.1, low - 0.1)
+    assert whatever_rate(statement, cells, {}) is None
+    for side, worse in ((statement.above, low - 0.2), (statement.below, high + 0.2)):
+        if isinstance(side, tuple):
+            pair = side[0], statement.task
+            n = list(cells[pair].measures)[TIMES.index(side[1])]
+            assert whatever_rate(statement, cells, {pair: {0.01: {n: worse}}}) is False
+            fair = number(side, float(np.mean(values(side, statement.task, cells))))
+            assert whatever_rate(statement, cells, {pair: {0.01: {n: fair}}}) is True
+    assert whatever_rate(statement, table([]), {}) is None
 
 
 def test_topics():

@@ -44,7 +44,8 @@ def calls(monkeypatch):
         made.append(arguments)
         best = BEST.get((arguments["scheme"], arguments["task"]), 3e-3)
         loss = abs(math.log(arguments["learning_rate"] / best)) + arguments["seed"] / 1000
-        return {"met": True, "updates": 100, "seconds": 1.0, "loss": loss, "measure": {"8": 0.5}, "version": "1"}
+        met = arguments["learning_rate"] >= best
+        return {"met": met, "updates": 1, "seconds": 1.0, "loss": loss, "measure": {"8": 0.5}, "version": "1"}
 
     monkeypatch.setattr(module, "trial", fake)
     return made
@@ -148,13 +149,20 @@ def test_refusals(path, calls):
 
 
 def results(*both):
-    return {rate: {"met": met, "loss": loss} for rate, (met, loss) in zip(RATES, both, strict=True)}
+    """By rate, of whether the criterion was met, the loss, and the updates if not 100."""
+    names = ("met", "loss", "updates")
+    return {
+        rate: {"updates": 100, **dict(zip(names, one, strict=False))} for rate, one in zip(RATES, both, strict=True)
+    }
 
 
 @pytest.mark.parametrize(
     ("task", "both", "best"),
     [
-        ("induction", [(True, 0.3), (True, 0.1), (True, 0.2)], 3e-3),
+        ("induction", [(True, 0.3), (True, 0.1), (True, 0.2)], 1e-3),
+        ("induction", [(False, 0.3), (True, 0.2), (True, 0.1)], 3e-3),
+        ("induction", [(True, 0.1, 3000), (True, 0.2), (True, 0.3)], 3e-3),
+        ("induction", [(True, 0.3, 3000), (True, 0.1, 3000), (True, 0.2, 3000)], 3e-3),
         ("induction", [(False, 0.1), (False, 0.3), (True, 0.9)], 1e-2),
         ("induction", [(False, 0.3), (False, 0.2), (False, 0.1)], 1e-2),
         ("induction", [(True, 0.1), (True, 0.1), (True, 0.1)], 1e-3),
@@ -165,6 +173,7 @@ def results(*both):
     ],
 )
 def test_the_best_rate(task, both, best):
+    """Met before the maximum, which is 3000 updates here."""
     assert best_rate(task, results(*both)) == best
     assert best_rate(task, dict(reversed(results(*both).items()))) == best
 

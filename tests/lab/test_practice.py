@@ -37,7 +37,8 @@ def test_a_scheme_for_any_kernel_is_plain_attention_after_hooks_1_and_2(name):
 
 def test_kernels():
     found = {name: kernel(drawn(cls)) for name, cls in scheme_classes().items()}
-    for name, needs in {"T5Bias": "place", "Fire": "place", "Deberta": "gather", "Fox": "sum", "PaTH": "mask"}.items():
+    bends = {"T5Bias": "place", "Fire": "place", "Kerple": "place", "Alibi": "slope"}
+    for name, needs in {**bends, "Deberta": "gather", "Fox": "sum", "PaTH": "mask"}.items():
         assert found[name] == needs
     assert found["Nezha"] == found["Shaw"] == "none"
     assert set(found.values()) == set(FUSED)

@@ -2,7 +2,18 @@
 
 import pytest
 
-from posenc_lib.lab.report import in_groups, length_at, letters, of_task, said, standings, turned_round
+from posenc_lib.lab.contest import RATES, RATES_SEED, Entry, Size, run
+from posenc_lib.lab.report import (
+    in_groups,
+    length_at,
+    letters,
+    of_task,
+    order_of,
+    other_rates,
+    said,
+    standings,
+    turned_round,
+)
 from posenc_lib.lab.statistics import Cell, ranking, table
 from posenc_lib.lab.trial import TASKS, TIMES
 
@@ -19,10 +30,10 @@ def test_a_number_has_its_spread():
 
 
 def test_what_is_not_trained_says_so():
-    few, none = cell("Alibi", 0.9, 0.9), cell("Fire", *[0.9] * 5, met=False)
+    few, none = cell("Alibi", 0.9, 0.9), cell("Fire", 0.8, *[0.9] * 4, met=False)
     cells = table([], ["Rotary"], ["induction"]) | {("Alibi", "induction"): few, ("Fire", "induction"): none}
     assert said(cells, "Alibi", "induction", 1) == "not trained yet: 2 of 5 seeds"
-    assert said(cells, "Fire", "induction", 1) == "not trained (met in 0 of 5; 0.90)"
+    assert said(cells, "Fire", "induction", 1) == "not trained (met in 0 of 5; 0.80 to 0.90)"
     assert said(cells, "Rotary", "induction", 1) == "not trained yet"
     assert said(cells, "MRope", "induction", 1) == "takes no part"
 
@@ -79,3 +90,31 @@ def test_a_pair_is_turned_round_if_both_orders_are_sure():
         ("Alibi", "Fire"): [("induction", 1), ("induction", 8)],
         ("Fire", "Alibi"): [("look-up", 1), ("look-up", 8)],
     }
+
+
+def test_the_order_of_two_in_a_ranking():
+    near, far = cell("Alibi", 0.9, 0.91, 0.9, 0.92, 0.9), cell("Fire", *[0.5] * 5)
+    level = cell("Kerple", 0.9, 0.9, 0.92, 0.9, 0.91)
+    places = ranking([near, far, level], 64)
+    assert [order_of(places, *pair) for pair in (("Alibi", "Fire"), ("Fire", "Alibi"))] == [1, -1]
+    assert order_of(places, "Alibi", "Kerple") == order_of(places, "Fire", "Fire") == 0
+
+
+def tried(rate, met, loss, updates=100, seed=RATES_SEED, size=None):
+    """One run of ALiBi on induction, whose measure at each length is its rate."""
+    setting = run("Alibi", "induction", seed, rate, *([size] if size else []))
+    measure = {str(n): rate for n in TASKS["induction"].lengths(setting["length"])}
+    return Entry(setting, {"met": met, "loss": loss, "updates": updates, "measure": measure})
+
+
+def test_other_rates_are_those_that_met_the_criterion_and_were_not_chosen():
+    low, middle, high = RATES
+    runs = [tried(low, True, 0.3), tried(middle, True, 0.2), tried(high, False, 0.1), tried(low, True, 0.1, seed=0)]
+    assert other_rates(runs) == {("Alibi", "induction"): {middle: dict.fromkeys((32, 64, 128, 256), middle)}}
+    last = TASKS["induction"].maximum  # met at the last look: not chosen, but met
+    late = [tried(low, True, 0.3, last), tried(middle, True, 0.2), tried(high, True, 0.1)]
+    assert list(other_rates(late)["Alibi", "induction"]) == [low, high]
+    assert other_rates(runs[:2]) == {}, "before all rates were tried none is chosen"
+    small = Size(layers=1, width=16, heads=2)
+    assert other_rates([tried(rate, True, 0.1, size=small) for rate in RATES]) == {}
+    assert other_rates([tried(rate, True, 0.1, size=small) for rate in RATES], small).keys() == {("Alibi", "induction")}
