@@ -201,13 +201,13 @@ check_rerun = Check(
 
 Row = Mapping[str, Any]
 _ROWS: list[Row] = [
-    {"kernel": "any", "sides": "both", "trained": True, "far": 0.55},
-    {"kernel": "place", "sides": "alike", "trained": True, "far": 0.97},
-    {"kernel": "place", "sides": "both", "trained": True, "far": 0.91},
-    {"kernel": "mask", "sides": "before only", "trained": True, "far": 0.99},
-    {"kernel": "any", "sides": "both", "trained": False, "far": 0.98},
-    {"kernel": "none", "sides": "both", "trained": True, "far": 0.93},
-    {"kernel": "any", "sides": "both", "trained": True, "far": 0.9},
+    {"kernel": "any", "sides": "both", "trained": True, "accuracy": 0.55},
+    {"kernel": "place", "sides": "alike", "trained": True, "accuracy": 0.97},
+    {"kernel": "place", "sides": "both", "trained": True, "accuracy": 0.91},
+    {"kernel": "mask", "sides": "before only", "trained": True, "accuracy": 0.99},
+    {"kernel": "any", "sides": "both", "trained": False, "accuracy": 0.98},
+    {"kernel": "none", "sides": "both", "trained": True, "accuracy": 0.93},
+    {"kernel": "any", "sides": "both", "trained": True, "accuracy": 0.9},
 ]
 
 
@@ -229,7 +229,7 @@ def _suitable(
         if (row["trained"] or not trained)
         and (row["kernel"] in kernels or not asks_kernel)
         and (row["sides"] in sides or not without_mask or not asks_sides)
-        and far(row["far"], at_least)
+        and far(row["accuracy"], at_least)
     ]
 
 
