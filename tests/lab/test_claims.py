@@ -77,13 +77,6 @@ def test_none_is_nowhere_surely_above_t5_or_alibi(task, other):
     assert not sure(Statement("", "", task, above, below), CELLS)
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_alibi_is_nowhere_surely_above_t5(task):
-    sides = (("Alibi", 8), ("T5Bias", 8))
-    above, below = sides[::-1] if TASKS[task].bits else sides
-    assert not sure(Statement("", "", task, above, below), CELLS)
-
-
 def test_what_cannot_be_asked_says_why(capsys):
     statement = STATEMENTS[0]._replace(above=("Alibi", 1), below=0.5, task="copy back", anyway=False)
     assert holds(statement, table([], ["Alibi"], ["copy back"])) is None
