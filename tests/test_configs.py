@@ -26,6 +26,14 @@ SMALL = {
     "pad_token_id": 0,
 }
 HALF_WINDOW = {"sliding_window": 5}
+SHORT_FIRST = ["sliding_attention", "sliding_attention", "full_attention", "full_attention"]
+KINDS = HALF_WINDOW | {"layer_types": SHORT_FIRST}
+EXPERTS = {
+    "num_experts": 4,
+    "num_experts_per_tok": 1,
+    "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 16,
+}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 LONGROPE = {
     "type": "longrope",
@@ -72,6 +80,8 @@ CASES = {
     "phi": ("phi", {}),
     "stablelm": ("stablelm", {}),
     "mistral": ("mistral", HALF_WINDOW),
+    "ministral": ("ministral", {"head_dim": 16} | HALF_WINDOW),
+    "ministral, kinds": ("ministral", {"head_dim": 16} | KINDS),
     "mixtral": ("mixtral", HALF_WINDOW),
     "starcoder2": ("starcoder2", HALF_WINDOW),
     "ministral3": (
@@ -89,7 +99,19 @@ CASES = {
         },
     ),
     "qwen2": ("qwen2", {"use_sliding_window": True, "max_window_layers": 2} | HALF_WINDOW),
+    "qwen2, the window not used": ("qwen2", {"use_sliding_window": False, "max_window_layers": 2} | HALF_WINDOW),
+    "qwen2, no number": ("qwen2", {"use_sliding_window": True, "max_window_layers": 2, "sliding_window": None}),
+    "qwen2, kinds": ("qwen2", {"use_sliding_window": True, "max_window_layers": 2} | KINDS),
+    "qwen2_moe": ("qwen2_moe", {"use_sliding_window": True, "max_window_layers": 3} | HALF_WINDOW | EXPERTS),
+    "qwen2_moe, kinds": ("qwen2_moe", {"use_sliding_window": True} | KINDS | EXPERTS),
+    "qwen2_moe, the window not used": ("qwen2_moe", {"use_sliding_window": False} | HALF_WINDOW | EXPERTS),
     "qwen3": ("qwen3", {"head_dim": 24}),
+    "qwen3, kinds": ("qwen3", {"head_dim": 24, "use_sliding_window": True} | KINDS),
+    "qwen3_moe": ("qwen3_moe", {"head_dim": 16, "use_sliding_window": True} | HALF_WINDOW | EXPERTS),
+    "qwen3_moe, the window not used": (
+        "qwen3_moe",
+        {"head_dim": 16, "use_sliding_window": False} | HALF_WINDOW | EXPERTS,
+    ),
     "qwen3_vl": (
         "qwen3_vl_text",
         {
@@ -144,6 +166,9 @@ CASES = {
     ),
     "cohere2": ("cohere2", HALF_WINDOW),
     "smollm3": ("smollm3", {"use_sliding_window": True} | HALF_WINDOW),
+    "smollm3, the window not used": ("smollm3", {"use_sliding_window": False} | HALF_WINDOW),
+    "smollm3, kinds": ("smollm3", {"use_sliding_window": True} | KINDS),
+    "smollm3, kinds ask no flag": ("smollm3", {"use_sliding_window": False} | KINDS),
     "llama4": (
         "llama4_text",
         {
@@ -499,6 +524,53 @@ def test_a_field_that_is_not_used_is_named():
         "rope_parameters": {"rope_theta": 1e4, "rope_mood": "calm"},
     }
     assert scheme_of(config, 0).unread == ("rope_swirl", "rope_parameters.rope_mood")
+
+
+# By type: fields with which transformers makes no model, or one that fails at the first text; and our words.
+NO_NUMBER = "sliding_window must be a number of tokens"
+KINDS_ALONE = {"layer_types": SHORT_FIRST, "sliding_window": None}
+REFUSED = [
+    ("smollm3", KINDS_ALONE, f"{NO_NUMBER} where layer_types names sliding_attention, got None"),
+    ("smollm3", KINDS_ALONE | {"use_sliding_window": True}, NO_NUMBER),
+    ("smollm3", {"layer_types": SHORT_FIRST[:3]}, "layer_types must have as many names as there are layers, 4, got 3"),
+    ("smollm3", {"layer_types": SHORT_FIRST * 2}, "layer_types must have as many names as there are layers, 4, got 8"),
+    ("smollm3", {"layer_types": ["chunked_attention"] * 4}, "layer_types must be full_attention or sliding_attention"),
+    ("llama", {"layer_types": SHORT_FIRST[:3]}, "layer_types must have as many names"),
+    ("qwen2", KINDS, "use_sliding_window must be true where layer_types names sliding_attention, got None"),
+    ("qwen2", KINDS | {"use_sliding_window": False}, "use_sliding_window must be true .* got False"),
+    ("qwen2", KINDS_ALONE | {"use_sliding_window": True}, NO_NUMBER),
+    ("qwen3", KINDS | {"head_dim": 16}, "use_sliding_window must be true"),
+    ("qwen2_moe", KINDS | EXPERTS, "use_sliding_window must be true"),
+    ("qwen2_moe", {"use_sliding_window": True, "sliding_window": None} | EXPERTS, NO_NUMBER),
+    ("qwen3_moe", KINDS | EXPERTS | {"head_dim": 16}, "use_sliding_window must be true"),
+    ("ministral", {"sliding_window": None, "head_dim": 16}, NO_NUMBER),
+    ("mistral", {"sliding_window": 0}, "sliding_window must be at least 1, got 0"),
+    ("gemma2", KINDS_ALONE, NO_NUMBER),
+    ("gemma2", {"sliding_window": None, "layer_types": ["full_attention"] * 4}, NO_NUMBER),
+    ("gemma3_text", KINDS_ALONE | {"head_dim": 16}, NO_NUMBER),
+    ("cohere2", KINDS_ALONE, NO_NUMBER),
+    ("gpt_oss", {"sliding_window": None, "head_dim": 16}, NO_NUMBER),
+]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("model_type", "fields", "words"), REFUSED)
+def test_what_transformers_cannot_run_is_refused_in_words(model_type, fields, words, monkeypatch):
+    with pytest.raises(ValueError, match=words):
+        scheme_of(SMALL | {"model_type": model_type} | fields, 0)
+    monkeypatch.setitem(CASES, "refused", (model_type, fields))
+    with pytest.raises(Exception):  # noqa: B017 - each has its own
+        model_of("refused")[1](torch.randint(2, 50, (1, L)))
+
+
+@torch.no_grad()
+def test_a_file_of_mistral_with_kinds_is_one_of_ministral(tmp_path):
+    config = SMALL | KINDS | {"model_type": "mistral", "head_dim": 16}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    read = transformers.AutoConfig.from_pretrained(tmp_path)
+    assert [scheme_of(config, n).window for n in range(4)] == [5, 5, None, None]
+    for n in range(4):
+        assert scheme_of(config, n).window == scheme_of(read.to_dict(), n).window
 
 
 WRONG = [

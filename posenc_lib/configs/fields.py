@@ -24,6 +24,9 @@ NOT_OF_ATTENTION = (
 )
 
 
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
 class Fields(Mapping[str, Any]):
     """The fields of a configuration, which know by their names which of them were read."""
 
@@ -45,6 +48,10 @@ class Fields(Mapping[str, Any]):
         """The first of the fields that is there and not null."""
         found = [self[name] for name in names if name in self]
         return next((value for value in found if value is not None), default)
+
+    def peek(self, name: str) -> Any:
+        """A field, or None if it is missing, which does not count as read."""
+        return self._values.get(name)
 
     def number(self, *names: str, most: str, default: int | None = None) -> int:
         """A whole number from 1 on, which may have several names.
@@ -110,14 +117,34 @@ def sizes(fields: Fields) -> tuple[int, int, int]:
     return width, heads, head_dim
 
 
-def layer_type(fields: Fields, layer: int, default: str) -> str:
-    """What ``layer_types`` says of a layer, or else the default."""
+def check_layer_types(fields: Fields, count: int) -> None:
+    """See that ``layer_types``, where it is given, names the kind of each of so many layers; it does not count as read.
+
+    Raises:
+        ValueError: if it is no list of names, or of another length.
+    """
+    kinds = fields.peek("layer_types")
+    if kinds is None:
+        return
+    if not isinstance(kinds, list | tuple) or not all(isinstance(kind, str) for kind in kinds):
+        raise ValueError(f"layer_types must be a list with a name for each layer, got {short(kinds)}")
+    if len(kinds) != count:
+        raise ValueError(f"layer_types must have as many names as there are layers, {count}, got {len(kinds)}")
+
+
+def layer_type(fields: Fields, layer: int, default: str, short_layers: str = SLIDING) -> str:
+    """What ``layer_types`` says of a layer, or else the default.
+
+    Raises:
+        ValueError: a name that layers of this family do not have.
+    """
     kinds = fields.given("layer_types")
     if kinds is None:
         return default
-    if not isinstance(kinds, list | tuple) or len(kinds) <= layer or not isinstance(kinds[layer], str):
-        raise ValueError(f"layer_types must be a list with a name for each layer, got {short(kinds)}")
-    return kinds[layer]
+    kind = {"attention": FULL}.get(kinds[layer], kinds[layer])  # its name of old
+    if kind not in (FULL, short_layers):
+        raise ValueError(f"layer_types must be {FULL} or {short_layers}, got {short(kind)} for layer {layer}")
+    return kind
 
 
 def flag(fields: Fields, name: str, layer: int, default: bool) -> bool:
@@ -137,10 +164,29 @@ def short(value: object) -> str:
 
 
 def window_of(fields: Fields, default: int | None = None) -> int | None:
-    """``sliding_window``, or else the default."""
-    names = ("sliding_window", "sliding_window_size")
-    given = [fields.given(name) for name in names]
-    return fields.number(*names, most="positions") if any(given) else default
+    """``sliding_window``: the default where the field is missing, None where it is null."""
+    names = [name for name in ("sliding_window", "sliding_window_size") if name in fields]
+    given = [fields[name] for name in names]
+    if not names:
+        return default
+    return None if given[0] is None else fields.number(names[0], most="positions")
+
+
+def needed_window(fields: Fields, default: int) -> int:
+    """``sliding_window`` of a family whose layers cannot do without.
+
+    Raises:
+        ValueError: if it is null.
+    """
+    window = window_of(fields, default)
+    if window is None:
+        raise ValueError("sliding_window must be a number of tokens in this family, got None")
+    return window
+
+
+def has_short_layers(fields: Fields) -> bool:
+    """Whether ``layer_types`` is given and names a layer with a window."""
+    return SLIDING in (fields.given("layer_types") or ())
 
 
 @dataclass(frozen=True)

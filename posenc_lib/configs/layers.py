@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from posenc_lib import validate
-from posenc_lib.configs.fields import Fields, layers_of, text_fields
+from posenc_lib.configs.fields import Fields, check_layer_types, layers_of, text_fields
 from posenc_lib.configs.readers import READERS
 from posenc_lib.configs.reading import Reading
 from posenc_lib.schemes.learned import Learned
@@ -36,6 +36,7 @@ def scheme_of(config: Mapping[str, Any], layer: int, length: int | None = None) 
         validate.integer("length", length, at_least=1)
     if layer >= (count := layers_of(fields)):
         raise ValueError(f"layer must be less than the {count} of the model, got {layer}")
+    check_layer_types(fields, count)
     reading = READERS[model_type](fields, layer, length)
     names = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
     trained = fields.number(*names, most="positions") if any(fields.given(name) for name in names) else None

@@ -8,13 +8,17 @@ from torch import Tensor, nn
 
 from posenc_lib import validate
 from posenc_lib.configs.fields import (
+    FULL,
     MOST,
+    SLIDING,
     Fields,
     Rope,
     flag,
+    has_short_layers,
     layer_type,
     layers_of,
     mscale,
+    needed_window,
     rope_of,
     short,
     sizes,
@@ -87,7 +91,7 @@ def _added(table: Learned, **others: Any) -> Reading:
     return _plain(NoPosition(), notebook="02_learned", input_scheme=table, **others)
 
 
-FULL, SLIDING = "full_attention", "sliding_attention"
+CHUNKED = "chunked_attention"
 ROPE, EXTENDED, NOTHING, IN_USE = "13_rope", "14_context_extension", "00_none", "18_in_use"
 
 
@@ -260,12 +264,14 @@ def _llama(fields: Fields, layer: int, length: int | None) -> Reading:
     return _rotating(_rotary(fields, rope_of(fields, fraction=fraction), length))
 
 
-@reads("mistral", "mixtral", "phi3", "starcoder2")
+@reads("mistral", "ministral", "mixtral", "phi3", "starcoder2")
 def _mistral(fields: Fields, layer: int, length: int | None) -> Reading:
-    kind = fields.given("model_type")
-    default = 4096 if kind == "mistral" and "sliding_window" not in fields else None
-    rope = rope_of(fields, base=1_000_000.0 if kind == "mixtral" else 10_000.0)
-    return _rotating(_rotary(fields, rope, length), window=window_of(fields, default))
+    family = fields.given("model_type")
+    scheme = _rotary(fields, rope_of(fields, base=1_000_000.0 if family == "mixtral" else 10_000.0), length)
+    if family == "ministral" or (family == "mistral" and "layer_types" in fields):  # read as Ministral's file
+        window, kind = needed_window(fields, 4096), layer_type(fields, layer, SLIDING)
+        return _rotating(scheme, window=window if kind == SLIDING else None)
+    return _rotating(scheme, window=window_of(fields, 4096 if family == "mistral" else None))
 
 
 @reads("ministral3")
@@ -279,19 +285,37 @@ def _ministral3(fields: Fields, layer: int, length: int | None) -> Reading:
     return _plain(scheme, notebook=EXTENDED, window=window_of(fields))
 
 
-def _late_window(fields: Fields, layer: int) -> tuple[int | None, str]:
-    """Qwen's window, which only layers from ``max_window_layers`` on have, and the kind of the layer."""
-    window, first = window_of(fields, 4096), fields.given("max_window_layers", default=28)
+def _check_window(fields: Fields, window: int | None, used: bool = True) -> None:
+    """See that there is a window where ``layer_types`` names layers that have one.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if window is None and has_short_layers(fields):
+        name, allowed = ("sliding_window", "a number of tokens") if used else ("use_sliding_window", "true")
+        raise ValueError(f"{name} must be {allowed} where layer_types names {SLIDING}, got {fields.given(name)}")
+
+
+def _qwen_window(fields: Fields, layer: int) -> int | None:
+    """Qwen's window, which ``use_sliding_window`` takes from all layers; without the list they have it by number."""
     used = bool(fields.given("use_sliding_window", default=False))
-    return window if used else None, layer_type(fields, layer, SLIDING if layer >= first else FULL)
+    family, first = fields.given("model_type"), fields.given("max_window_layers", default=28)
+    fields.given("sliding_window")
+    choose = needed_window if family == "qwen2_moe" else window_of
+    window = choose(fields, 4096) if used else None
+    _check_window(fields, window, used)
+    if window is None or family == "qwen3_moe":  # there all layers have it
+        return window
+    short = layer % 2 == 0 and layer < first if family == "qwen2_moe" else layer >= first
+    return window if layer_type(fields, layer, SLIDING if short else FULL) == SLIDING else None
 
 
 @reads("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 def _qwen(fields: Fields, layer: int, length: int | None) -> Reading:
-    window, kind = _late_window(fields, layer)
+    window = _qwen_window(fields, layer)
     head_dim = 128 if fields.given("model_type") == "qwen3" and fields.given("head_dim") is None else None
     scheme = _rotary(fields, rope_of(fields), length, head_dim=head_dim)
-    return _rotating(scheme, window=window if kind == SLIDING else None)
+    return _rotating(scheme, window=window)
 
 
 @reads("qwen3_vl", "qwen2_vl", "qwen2_5_vl", "qwen3_vl_text", "qwen2_vl_text", "qwen2_5_vl_text")
@@ -304,8 +328,7 @@ def _qwen_vl(fields: Fields, layer: int, length: int | None) -> Reading:
     scheme = MRope(head_dim, sections, rope.base, "half", third)
     if third:
         return _plain(scheme, notebook="16_grid")
-    window, kind = _late_window(fields, layer)
-    return _plain(scheme, notebook="16_grid", window=window if kind == SLIDING else None)
+    return _plain(scheme, notebook="16_grid", window=_qwen_window(fields, layer))
 
 
 # Where layers differ, what all kinds need is read before one is chosen, so that a field of other layers is not unread.
@@ -314,7 +337,7 @@ def _gemma2(fields: Fields, layer: int, length: int | None) -> Reading:
     scheme = _rotary(fields, rope_of(fields), length, head_dim=fields.number("head_dim", most="width", default=256))
     if fields.given("model_type") == "gemma":
         return _rotating(scheme)
-    kind, window = layer_type(fields, layer, FULL if layer % 2 else SLIDING), window_of(fields, 4096)
+    kind, window = layer_type(fields, layer, FULL if layer % 2 else SLIDING), needed_window(fields, 4096)
     return _rotating(scheme, window=window if kind == SLIDING else None, **_gemma_scores(fields))
 
 
@@ -331,7 +354,7 @@ def _every(fields: Fields, layer: int, default: int) -> str:
 
 @reads("gemma3", "gemma3_text")
 def _gemma3(fields: Fields, layer: int, length: int | None) -> Reading:
-    kind, window = _every(fields, layer, 6), window_of(fields, 4096) or 4096
+    kind, window = _every(fields, layer, 6), needed_window(fields, 4096)
     causal = not fields.given("use_bidirectional_attention", default=False)
     window = window if causal else window // 2 + 1
     head_dim, scores = fields.number("head_dim", most="width", default=256), _gemma_scores(fields, None)
@@ -349,7 +372,7 @@ def _gemma3(fields: Fields, layer: int, length: int | None) -> Reading:
 def _gemma4(fields: Fields, layer: int, length: int | None) -> Reading:
     kind = _every(fields, layer, 6)
     kind = FULL if layer == layers_of(fields) - 1 else kind
-    window, ropes = window_of(fields, 512), {name: rope_of(fields, name) for name in (FULL, SLIDING)}
+    window, ropes = needed_window(fields, 512), {name: rope_of(fields, name) for name in (FULL, SLIDING)}
     if not len(ropes[FULL].fields):
         ropes[FULL] = Rope(1_000_000.0, 0.25, Fields({"rope_type": "proportional"}), None)
     own = fields.part("per_layer_config")
@@ -363,7 +386,7 @@ def _gemma4(fields: Fields, layer: int, length: int | None) -> Reading:
 
 @reads("cohere2")
 def _cohere2(fields: Fields, layer: int, length: int | None) -> Reading:
-    kind, window = _every(fields, layer, 4), window_of(fields, 4096)
+    kind, window = _every(fields, layer, 4), needed_window(fields, 4096)
     scheme = _rotary(fields, rope_of(fields), length, "interleaved")
     return _rotating(scheme, window=window) if kind == SLIDING else _plain(NoPosition(), notebook=NOTHING)
 
@@ -372,11 +395,12 @@ def _cohere2(fields: Fields, layer: int, length: int | None) -> Reading:
 def _smollm3(fields: Fields, layer: int, length: int | None) -> Reading:
     every = fields.number("no_rope_layer_interval", most="layers", default=4)
     rotates = flag(fields, "no_rope_layers", layer, (layer + 1) % every != 0)
-    fields.given("max_window_layers")  # layer_types says it
-    given = window_of(fields)
-    window = given if fields.given("use_sliding_window", default=False) else None
-    kind = layer_type(fields, layer, FULL if rotates else SLIDING)
-    window = window if kind == SLIDING else None
+    fields.given("max_window_layers")  # no layer asks for it
+    used = fields.given("use_sliding_window", default=False)  # asked only where there is no list of kinds
+    fields.given("sliding_window")
+    window = window_of(fields) if used or has_short_layers(fields) else None
+    _check_window(fields, window)
+    window = window if layer_type(fields, layer, FULL if rotates else SLIDING) == SLIDING else None
     scheme = _rotary(fields, rope_of(fields, base=2_000_000.0), length)
     return _rotating(scheme, window=window) if rotates else _plain(NoPosition(), notebook=NOTHING, window=window)
 
@@ -386,7 +410,7 @@ def _llama4(fields: Fields, layer: int, length: int | None) -> Reading:
     every = fields.number("no_rope_layer_interval", most="layers", default=4)
     rotates = flag(fields, "no_rope_layers", layer, (layer + 1) % every != 0)
     pieces = fields.number("attention_chunk_size", most="positions", default=8192)
-    chunk = pieces if layer_type(fields, layer, "chunked_attention" if rotates else FULL) != FULL else None
+    chunk = pieces if layer_type(fields, layer, CHUNKED if rotates else FULL, CHUNKED) == CHUNKED else None
     beta, step = fields.given("attn_scale", default=0.1), fields.given("floor_scale", default=8192)
     tuned = fields.given("attn_temperature_tuning", default=True)
     scheme = _rotary(
@@ -405,7 +429,7 @@ def _llama4(fields: Fields, layer: int, length: int | None) -> Reading:
 
 @reads("gpt_oss")
 def _gpt_oss(fields: Fields, layer: int, length: int | None) -> Reading:
-    kind, window = layer_type(fields, layer, FULL if layer % 2 else SLIDING), window_of(fields, 128)
+    kind, window = layer_type(fields, layer, FULL if layer % 2 else SLIDING), needed_window(fields, 128)
     fields.given("initial_context_length")
     rope, head_dim = rope_of(fields, base=150_000.0), fields.number("head_dim", most="width", default=64)
     scheme = _rotary(fields, rope, length, head_dim=head_dim)
