@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from posenc_lib.schemes.decoupled import decoupled_key
 from posenc_lib.schemes.learned import positions_without_padding
 
 transformers.utils.logging.set_verbosity_error()
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 SMALL = {
     "vocab_size": 50,
     "hidden_size": 64,
@@ -571,6 +573,40 @@ def test_a_file_of_mistral_with_kinds_is_one_of_ministral(tmp_path):
     assert [scheme_of(config, n).window for n in range(4)] == [5, 5, None, None]
     for n in range(4):
         assert scheme_of(config, n).window == scheme_of(read.to_dict(), n).window
+
+
+def edited_files():
+    """The edits that notebook 18 shows of the file of SmolLM3, each alone and with others, its widths divided by 16."""
+    cells = json.loads((NOTEBOOKS / "18_in_use.ipynb").read_text())["cells"]
+    source = next("".join(cell["source"]) for cell in cells if "EDITS = {" in "".join(cell["source"]))
+    found = {"public_models": public_models}
+    exec(source[source.index("MODELS =") : source.index("TEXT =")], found)
+    for line, value in found["EDITS"].items():
+        for others in ({}, found["OTHERS"].get(line)):
+            if others is not None:
+                file = found["config"] | others | {line: value}
+                file |= {"hidden_size": file["hidden_size"] // 16, "vocab_size": 50, "torch_dtype": "float32"}
+                file |= {"sliding_window": 5} if file["sliding_window"] else {}
+                yield pytest.param(file, id=line + " with others" * bool(others))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("file", edited_files())
+def test_edits_of_notebook_18(file, monkeypatch):
+    """Each is read as transformers runs it, or refused where that fails."""
+    fields = {name: value for name, value in file.items() if name != "model_type"}
+    monkeypatch.setitem(CASES, "edited", (file["model_type"], fields))
+    try:
+        config, model, layers = model_of("edited")
+        said, text = watched(layers), torch.randint(2, 50, (1, L))
+        expected = model(text, output_attentions=True).attentions
+    except Exception:
+        with pytest.raises(ValueError, match="layer_types"):
+            scheme_of(SMALL | file, 0)
+        return
+    assert len(expected) == file["num_hidden_layers"]
+    for number, (layer, found) in enumerate(zip(layers, said, strict=True)):
+        torch.testing.assert_close(ours(config, model, number, layer, by_call(found), [L]), expected[number], **CLOSE)
 
 
 WRONG = [
