@@ -9,12 +9,12 @@ from typing import NamedTuple
 from posenc_lib.configs import shipped
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.practice import FUSED, Practice
-from posenc_lib.lab.report import Cells, first_group, length_at, said
+from posenc_lib.lab.report import Cells, Others, first_group, length_at, rivals, said
 from posenc_lib.lab.statistics import spread
 from posenc_lib.lab.trial import TASKS
 
 Rows = Mapping[str, Practice]
-Told = Callable[[Cells, Rows], list[str]]
+Told = Callable[[Cells, Rows, Others], list[str]]
 
 
 class Question(NamedTuple):
@@ -32,7 +32,7 @@ class Question(NamedTuple):
 
 def words(*lines: str) -> Told:
     """An answer that no result decides."""
-    return lambda cells, rows: list(lines)
+    return lambda cells, rows, others: list(lines)
 
 
 def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
@@ -44,12 +44,15 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
         sides: only schemes that tell the two sides so, see :func:`posenc_lib.lab.practice.sides`.
     """
 
-    def lines(cells: Cells, rows: Rows) -> list[str]:
+    def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         groups = [first_group(cells, task, times) for task in tasks]
         names = [s for s in groups[0] if s in rows and all(s in group for group in groups)]
-        names = [name_of(s) for s in names if sides is None or rows[s].both in sides]
-        if names:
-            return [f"of those that are trained: {', '.join(names)}"]
+        fit = [s for s in names if sides is None or rows[s].both in sides]
+        could = dict.fromkeys(s for task in tasks for s in rivals(cells, others, task, times) if s in rows)
+        near = [s for s in could if s not in fit and (sides is None or rows[s].both in sides)]
+        if fit:
+            perhaps = f"; at other rates perhaps also {', '.join(map(name_of, near))}" if near else ""
+            return [f"of those that are trained: {', '.join(map(name_of, fit))}{perhaps}"]
         return ["no scheme is first in all of these" if all(groups) else "not known yet: too few are trained"]
 
     return lines
@@ -58,7 +61,7 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
 def trained(task: str) -> Told:
     """Evidence: how many schemes are trained on a task, and the best that one of them does in longer texts."""
 
-    def lines(cells: Cells, rows: Rows) -> list[str]:
+    def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         mine = [cell for (_, other), cell in cells.items() if other == task and cell.untrained() is None]
         if not mine:
             return [f"{task}: no scheme is trained yet"]
@@ -71,7 +74,7 @@ def trained(task: str) -> Told:
 def measured(task: str, times: int, *schemes: str) -> Told:
     """Evidence: what schemes reach on a task at so many training lengths; those in the first place, and these."""
 
-    def lines(cells: Cells, rows: Rows) -> list[str]:
+    def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         unit = ", bits" if TASKS[task].bits else ""
         first = [s for s in first_group(cells, task, times) if s in rows] if times > 1 else []
         named = dict.fromkeys((*first, *schemes))
@@ -84,28 +87,37 @@ def measured(task: str, times: int, *schemes: str) -> Told:
 def at_home(scheme: str) -> Told:
     """Evidence: on how many tasks a scheme is trained, and why not on the others."""
 
-    def lines(cells: Cells, rows: Rows) -> list[str]:
+    def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         mine = {task: cell.untrained() for (name, task), cell in cells.items() if name == scheme}
-        others = "".join(f"; {task}: {reason}" for task, reason in mine.items() if reason)
-        return [f"{name_of(scheme)}: trained on {list(mine.values()).count(None)} of {len(mine)} tasks{others}"]
+        not_yet = "".join(f"; {task}: {reason}" for task, reason in mine.items() if reason)
+        return [f"{name_of(scheme)}: trained on {list(mine.values()).count(None)} of {len(mine)} tasks{not_yet}"]
 
     return lines
 
 
 def kernels(*schemes: str) -> Told:
     """Evidence: what of fused attention schemes work with."""
-    return lambda cells, rows: [f"{name_of(s)}: {FUSED[rows[s].kernel].words}" for s in schemes]
+    return lambda cells, rows, others: [f"{name_of(s)}: {FUSED[rows[s].kernel].words}" for s in schemes]
+
+
+def kernels_of_first(task: str, times: int) -> Told:
+    """Evidence: what of fused attention those work with that share the first place in a task."""
+
+    def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
+        return kernels(*(s for s in first_group(cells, task, times) if s in rows))(cells, rows, others)
+
+    return lines
 
 
 def told_sides(*schemes: str) -> Told:
     """Evidence: what schemes tell of the keys on the two sides."""
-    return lambda cells, rows: ["sides told: " + "; ".join(f"{name_of(s)} {rows[s].both}" for s in schemes)]
+    return lambda cells, rows, others: ["sides told: " + "; ".join(f"{name_of(s)} {rows[s].both}" for s in schemes)]
 
 
 def in_use(scheme: str) -> Told:
     """Evidence: the models of the course's list that ship a scheme."""
 
-    def lines(cells: Cells, rows: Rows) -> list[str]:
+    def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         models = rows[scheme].models
         first = f", since {models[0]['month']} ({models[0]['model']})" if models else ""
         return [f"{name_of(scheme)}: in {len(models)} of {len(shipped())} models of the course's list{first}"]
@@ -115,7 +127,7 @@ def in_use(scheme: str) -> Told:
 
 def all_of(*several: Told) -> Told:
     """One after the other."""
-    return lambda cells, rows: [line for one in several for line in one(cells, rows)]
+    return lambda cells, rows, others: [line for one in several for line in one(cells, rows, others)]
 
 
 RESCALED = ("Rotary", "Rotary, position interpolation", "Rotary, NTK-aware", "Rotary, YaRN, fast from 4 turns")
@@ -152,7 +164,7 @@ PATH = (
     Question(
         "Longer texts: must it point so many places back?",
         best(8, "copy back"),
-        all_of(measured("copy back", 8, "T5Bias", "Shaw", "Rotary", "Alibi"), kernels("T5Bias", "Shaw")),
+        all_of(measured("copy back", 8, "T5Bias", "Rotary", "Alibi"), kernels_of_first("copy back", 8)),
     ),
     Question(
         "Longer texts: must it keep a state that the text sets, among much that it should ignore?",
@@ -166,8 +178,13 @@ PATH = (
     ),
     Question(
         "Must it run in a kernel that takes no bias?",
-        words("RoPE, which adds nothing to a score; or sinusoids or a table at the input"),
-        all_of(kernels("Rotary", "Sinusoidal"), measured("copy back", 1, "Rotary", "Sinusoidal", "Learned")),
+        words("RoPE or xPos, which add nothing to a score; or sinusoids or a table at the input"),
+        all_of(
+            kernels("Rotary", "XPos", "Sinusoidal"),
+            measured("next character", 1, "Rotary", "XPos", "Sinusoidal", "Learned"),
+            in_use("Rotary"),
+            in_use("XPos"),
+        ),
     ),
     Question(
         "None of these?",
@@ -177,11 +194,11 @@ PATH = (
 )
 
 
-def path(cells: Cells, rows: Rows) -> Iterator[str]:
+def path(cells: Cells, rows: Rows, others: Others) -> Iterator[str]:
     """The path in lines of text, each question with its answer and the evidence below."""
     for number, question in enumerate(PATH, start=1):
         yield f"{number:2d} {question.asks}"
-        for line in question.take(cells, rows):
+        for line in question.take(cells, rows, others):
             yield f"   yes: {line}"
-        for line in question.evidence(cells, rows):
+        for line in question.evidence(cells, rows, others):
             yield f"      {line}"

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from posenc_lib.lab.contest import SEEDS
+from posenc_lib.lab.report import Others
 from posenc_lib.lab.statistics import LEVEL, MARGIN, Cell, Values, claim, share_above
 from posenc_lib.lab.trial import TIMES
 
 Cells = Mapping[tuple[str, str], Cell]
 Side = float | tuple[str, int]
-Others = Mapping[tuple[str, str], Mapping[float, Mapping[int, float]]]
 
 
 class Statement(NamedTuple):

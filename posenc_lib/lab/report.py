@@ -4,13 +4,17 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
+import torch
+
 from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of, scheme_classes
 from posenc_lib.lab.contest import RATES, RATES_SEED, SEEDS, SMALL, Entry, Size, best_rate, pairs, run
-from posenc_lib.lab.statistics import Cell, Place, ranking, spread
+from posenc_lib.lab.statistics import MARGIN, Cell, Place, ranking, spread
+from posenc_lib.lab.tasks import IGNORE
 from posenc_lib.lab.trial import TASKS, TIMES
 
 Cells = Mapping[tuple[str, str], Cell]
+Others = Mapping[tuple[str, str], Mapping[float, Mapping[int, float]]]  # measures of rates that were not chosen
 
 
 def length_at(task: str, times: int) -> int:
@@ -118,6 +122,49 @@ def other_rates(found: Iterable[Entry], size: Size = SMALL) -> dict[tuple[str, s
                 if rate != chosen and result["met"]
             }
     return others
+
+
+def survives(cells: Cells, others: Others, task: str, times: int, better: str, worse: str) -> bool:
+    """Whether one trained scheme stays ahead of another whatever rate is taken: its worst against the other's best.
+
+    Args:
+        cells: means at the rates that were chosen.
+        others: see :func:`other_rates`.
+    Example:
+        >>> seeds, met, lengths = (0, 1, 2, 3, 4), (True,) * 5, (25, 49, 100, 196)
+        >>> a, b = (Cell(s, "grid", seeds, met, dict.fromkeys(lengths, (v,) * 5)) for s, v in (("A", 0.9), ("B", 0.5)))
+        >>> survives({("A", "grid"): a, ("B", "grid"): b}, {("B", "grid"): {0.01: {196: 0.95}}}, "grid", 8, "A", "B")
+        False
+    """
+    n, sign = length_at(task, times), -1 if TASKS[task].bits else 1
+
+    def merits(scheme: str) -> list[float]:
+        rates = others.get((scheme, task), {}).values()
+        return [sign * float(v) for v in (cells[scheme, task].at(n).mean(), *(measure[n] for measure in rates))]
+
+    return min(merits(better)) > max(merits(worse)) + MARGIN
+
+
+def rivals(cells: Cells, others: Others, task: str, times: int) -> list[str]:
+    """The trained schemes that do not share the first place, and of which not all that do stay ahead at other rates."""
+    mine = {cell.scheme for cell in of_task(cells, task) if cell.untrained() is None}
+    first = first_group(cells, task, times)
+    return [s for s in mine if s not in first and not all(survives(cells, others, task, times, f, s) for f in first)]
+
+
+def guessing(task: str) -> float | None:
+    """The accuracy of one who always gives the same answer, the commonest; None where bits are counted.
+
+    Example:
+        >>> guessing("reverse") < 0.14
+        True
+    """
+    contest = TASKS[validate.choice("task", task, tuple(TASKS))]
+    if contest.bits:
+        return None
+    _, targets = contest.task(256, contest.length, torch.Generator().manual_seed(0), **contest.options)
+    answers = targets[targets != IGNORE]
+    return answers.bincount().max().item() / len(answers)
 
 
 def first_group(cells: Cells, task: str, times: int, n_seeds: int = len(SEEDS)) -> list[str]:

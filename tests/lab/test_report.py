@@ -4,14 +4,17 @@ import pytest
 
 from posenc_lib.lab.contest import RATES, RATES_SEED, Entry, Size, run
 from posenc_lib.lab.report import (
+    guessing,
     in_groups,
     length_at,
     letters,
     of_task,
     order_of,
     other_rates,
+    rivals,
     said,
     standings,
+    survives,
     turned_round,
 )
 from posenc_lib.lab.statistics import Cell, ranking, table
@@ -118,3 +121,25 @@ def test_other_rates_are_those_that_met_the_criterion_and_were_not_chosen():
     small = Size(layers=1, width=16, heads=2)
     assert other_rates([tried(rate, True, 0.1, size=small) for rate in RATES]) == {}
     assert other_rates([tried(rate, True, 0.1, size=small) for rate in RATES], small).keys() == {("Alibi", "induction")}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_guessing_is_a_little_above_chance(task):
+    chance = {"copy back": 16, "induction": 128, "look-up": 6, "reverse": 8, "flip-flop": 8, "passkey": 10, "grid": 8}
+    if task == "next character":
+        assert guessing(task) is None
+    else:
+        assert 1 / chance[task] <= guessing(task) < 1.6 / chance[task]
+
+
+def test_an_order_survives_if_the_worst_rate_of_one_is_above_the_best_of_the_other():
+    cells = {(name, "induction"): cell(name, *[value] * 5) for name, value in (("Alibi", 0.9), ("Fire", 0.5))}
+    lower, higher = {("Alibi", "induction"): {0.01: {256: 0.4}}}, {("Fire", "induction"): {0.01: {256: 0.95}}}
+    assert [survives(cells, o, "induction", 8, "Alibi", "Fire") for o in ({}, lower, higher)] == [True, False, False]
+    assert [rivals(cells, o, "induction", 8) for o in ({}, lower, higher)] == [[], ["Fire"], ["Fire"]]
+    bits = {(n, "next character"): cell(n, *[v] * 5, task="next character") for n, v in (("Alibi", 2.0), ("Fire", 3.0))}
+    bits = {
+        pair: one._replace(measures=dict.fromkeys((64, 128, 256, 512), one.measures[32])) for pair, one in bits.items()
+    }
+    assert survives(bits, {}, "next character", 8, "Alibi", "Fire")
+    assert not survives(bits, {}, "next character", 8, "Fire", "Alibi")
