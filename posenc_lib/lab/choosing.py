@@ -71,13 +71,13 @@ def trained(task: str) -> Told:
     return lines
 
 
-def measured(task: str, times: int, *schemes: str) -> Told:
-    """Evidence: what schemes reach on a task at so many training lengths; those in the first place, and these."""
+def measured(task: str, times: int, *schemes: str, first: bool = True) -> Told:
+    """Evidence: what schemes reach on a task at so many training lengths; if asked, those in the first place before."""
 
     def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         unit = ", bits" if TASKS[task].bits else ""
-        first = [s for s in first_group(cells, task, times) if s in rows] if times > 1 else []
-        named = dict.fromkeys((*first, *schemes))
+        leaders = [s for s in first_group(cells, task, times) if s in rows] if first and times > 1 else []
+        named = dict.fromkeys((*leaders, *schemes))
         each = "; ".join(f"{name_of(s)} {said(cells, s, task, times)}" for s in named)
         return [f"{task} at {times} x{unit}: {each}"]
 
@@ -130,12 +130,12 @@ def all_of(*several: Told) -> Told:
     return lambda cells, rows, others: [line for one in several for line in one(cells, rows, others)]
 
 
-RESCALED = ("Rotary", "Rotary, position interpolation", "Rotary, NTK-aware", "Rotary, YaRN, fast from 4 turns")
+RESCALED = ("Rotary", *(f"Rotary, {way}" for way in ("NTK-aware", "YaRN", "YaRN, fast from 4 turns")))
 PATH = (
     Question(
         "Do you go on with a model that somebody has trained?",
         words("what it was trained with; if that is RoPE and texts grow, rescale (notebook 14), and test: it may cost"),
-        all_of(*(measured(task, 4, *RESCALED) for task in ("induction", "flip-flop", "copy back"))),
+        all_of(*(measured(task, 4, *RESCALED, first=False) for task in ("induction", "flip-flop", "copy back"))),
     ),
     Question(
         "Do the tokens stand on a grid, or in pictures between texts?",

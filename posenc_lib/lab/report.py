@@ -131,6 +131,7 @@ def survives(cells: Cells, others: Others, task: str, times: int, better: str, w
         cells: means at the rates that were chosen.
         others: see :func:`other_rates`.
     Example:
+        >>> from posenc_lib.lab.statistics import Cell
         >>> seeds, met, lengths = (0, 1, 2, 3, 4), (True,) * 5, (25, 49, 100, 196)
         >>> a, b = (Cell(s, "grid", seeds, met, dict.fromkeys(lengths, (v,) * 5)) for s, v in (("A", 0.9), ("B", 0.5)))
         >>> survives({("A", "grid"): a, ("B", "grid"): b}, {("B", "grid"): {0.01: {196: 0.95}}}, "grid", 8, "A", "B")
