@@ -396,7 +396,7 @@ def _smollm3(fields: Fields, layer: int, length: int | None) -> Reading:
     every = fields.number("no_rope_layer_interval", most="layers", default=4)
     rotates = flag(fields, "no_rope_layers", layer, (layer + 1) % every != 0)
     fields.given("max_window_layers")  # no layer asks for it
-    used = fields.given("use_sliding_window", default=False)  # asked only where there is no list of kinds
+    used = fields.given("use_sliding_window", default=False)  # asked by masks only where there is no list of kinds
     fields.given("sliding_window")
     window = window_of(fields) if used or has_short_layers(fields) else None
     _check_window(fields, window)
