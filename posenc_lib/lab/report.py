@@ -147,8 +147,8 @@ def survives(cells: Cells, others: Others, task: str, times: int, better: str, w
 
 
 def rivals(cells: Cells, others: Others, task: str, times: int) -> list[str]:
-    """The trained schemes that do not share the first place, and of which not all that do stay ahead at other rates."""
-    mine = {cell.scheme for cell in of_task(cells, task) if cell.untrained() is None}
+    """The trained schemes that share no first place and that not all who do stay ahead of at other rates, by means."""
+    mine = [place.scheme for place in ranking(of_task(cells, task), length_at(task, times))]
     first = first_group(cells, task, times)
     return [s for s in mine if s not in first and not all(survives(cells, others, task, times, f, s) for f in first)]
 

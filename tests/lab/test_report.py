@@ -137,6 +137,8 @@ def test_an_order_survives_if_the_worst_rate_of_one_is_above_the_best_of_the_oth
     lower, higher = {("Alibi", "induction"): {0.01: {256: 0.4}}}, {("Fire", "induction"): {0.01: {256: 0.95}}}
     assert [survives(cells, o, "induction", 8, "Alibi", "Fire") for o in ({}, lower, higher)] == [True, False, False]
     assert [rivals(cells, o, "induction", 8) for o in ({}, lower, higher)] == [[], ["Fire"], ["Fire"]]
+    third = cells | {("Kerple", "induction"): cell("Kerple", *[0.6] * 5)}
+    assert rivals(third, lower, "induction", 8) == ["Kerple", "Fire"], "by their means, in every run"
     bits = {(n, "next character"): cell(n, *[v] * 5, task="next character") for n, v in (("Alibi", 2.0), ("Fire", 3.0))}
     bits = {
         pair: one._replace(measures=dict.fromkeys((64, 128, 256, 512), one.measures[32])) for pair, one in bits.items()
