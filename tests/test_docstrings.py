@@ -55,7 +55,7 @@ def public() -> dict[str, object]:
     found += [practice.kernel, practice.keys_final, practice.kept_per_pair, practice.sides, practice.practice]
     found += [report.length_at, report.said, report.letters, report.in_groups]
     found += [report.first_group, report.of_task, report.standings, report.turned_round]
-    found += [report.order_of, report.other_rates, report.survives, report.guessing]
+    found += [report.order_of, report.other_rates, report.at_rates, report.survives, report.guessing]
     found += [claims.why_not, claims.sure, claims.whatever_rate, remake.remake, remake.measured]
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]
     found += [statistics.share_above, statistics.claim, statistics.ranking]

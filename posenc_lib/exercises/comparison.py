@@ -219,7 +219,7 @@ def _suitable(
     trained: bool = True,
     asks_sides: bool = True,
     asks_kernel: bool = True,
-    far: Callable[[float, float], bool] = lambda has, needs: has >= needs,
+    enough: Callable[[float, float], bool] = lambda has, needs: has >= needs,
     alike: bool = False,
 ) -> list[int]:
     sides = ("both", "alike") if alike else ("both",)
@@ -229,7 +229,7 @@ def _suitable(
         if (row["trained"] or not trained)
         and (row["kernel"] in kernels or not asks_kernel)
         and (row["sides"] in sides or not without_mask or not asks_sides)
-        and far(row["accuracy"], at_least)
+        and enough(row["accuracy"], at_least)
     ]
 
 
@@ -255,11 +255,11 @@ check_suitable = Check(
         ("the kernel is not asked", lambda rows, k, mask, least: _suitable(rows, k, mask, least, asks_kernel=False)),
         (
             "what is as good as asked is good enough",
-            lambda rows, k, mask, least: _suitable(rows, k, mask, least, far=lambda has, needs: has > needs),
+            lambda rows, k, mask, least: _suitable(rows, k, mask, least, enough=lambda has, needs: has > needs),
         ),
         (
             "the accuracy is not asked",
-            lambda rows, k, mask, least: _suitable(rows, k, mask, least, far=lambda has, needs: True),
+            lambda rows, k, mask, least: _suitable(rows, k, mask, least, enough=lambda has, needs: True),
         ),
         (
             "with a mask a scheme need not tell the sides apart",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from posenc_lib.configs import shipped
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.practice import FUSED, Practice
-from posenc_lib.lab.report import Cells, Others, first_group, length_at, rivals, said
+from posenc_lib.lab.report import Cells, Others, first_group, length_at, of_task, rivals, said
 from posenc_lib.lab.statistics import spread
 from posenc_lib.lab.trial import TASKS
 
@@ -46,10 +46,10 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
 
     def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         groups = [first_group(cells, task, times) for task in tasks]
-        names = [s for s in groups[0] if s in rows and all(s in group for group in groups)]
-        fit = [s for s in names if sides is None or rows[s].both in sides]
-        could = dict.fromkeys(s for task in tasks for s in rivals(cells, others, task, times) if s in rows)
-        near = [s for s in could if s not in fit and (sides is None or rows[s].both in sides)]
+        could = dict.fromkeys(s for task in tasks for s in rivals(cells, others, task, times))
+        fits = {s for s, row in rows.items() if sides is None or row.both in sides}
+        fit = [s for s in groups[0] if s in fits and all(s in group for group in groups)]
+        near = [s for s in could if s in fits and s not in fit]
         if fit:
             perhaps = f"; at other rates perhaps also {', '.join(map(name_of, near))}" if near else ""
             return [f"of those that are trained: {', '.join(map(name_of, fit))}{perhaps}"]
@@ -62,7 +62,7 @@ def trained(task: str) -> Told:
     """Evidence: how many schemes are trained on a task, and the best that one of them does in longer texts."""
 
     def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
-        mine = [cell for (_, other), cell in cells.items() if other == task and cell.untrained() is None]
+        mine = [cell for cell in of_task(cells, task) if cell.untrained() is None]
         if not mine:
             return [f"{task}: no scheme is trained yet"]
         best_mean = max(spread(cell.at(length_at(task, 2))).mean for cell in mine)

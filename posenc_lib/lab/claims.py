@@ -4,17 +4,16 @@ A statement compares means. It is *sure* if it holds in at least 95 % of the res
 trained cannot be asked. Nothing here is true by itself: :func:`say` asks the cells it is given.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from posenc_lib.lab.contest import SEEDS
-from posenc_lib.lab.report import Others
-from posenc_lib.lab.statistics import LEVEL, MARGIN, Cell, Values, claim, share_above
+from posenc_lib.lab.report import Cells, Others, at_rates
+from posenc_lib.lab.statistics import LEVEL, MARGIN, Values, claim, share_above
 from posenc_lib.lab.trial import TIMES
 
-Cells = Mapping[tuple[str, str], Cell]
 Side = float | tuple[str, int]
 
 
@@ -104,17 +103,13 @@ def whatever_rate(statement: Statement, cells: Cells, others: Others) -> bool | 
     """
     if why_not(statement, cells) is not None:
         return None
-    sides = {}
-    for name in ("above", "below"):
-        side = getattr(statement, name)
-        means = [float(np.mean(values(side, statement.task, cells)))]
-        if isinstance(side, tuple):
-            n = list(cells[side[0], statement.task].measures)[TIMES.index(side[1])]
-            means += [measure[n] for measure in others.get((side[0], statement.task), {}).values()]
-        sides[name] = means
-    if max(map(len, sides.values())) == 1:
+    above, below = (
+        at_rates(cells, others, side[0], statement.task, side[1]) if isinstance(side, tuple) else [side]
+        for side in (statement.above, statement.below)
+    )
+    if len(above) == len(below) == 1:
         return None
-    return min(sides["above"]) > max(sides["below"]) + statement.margin
+    return min(above) > max(below) + statement.margin
 
 
 def holds(statement: Statement, cells: Cells, n_seeds: int = len(SEEDS)) -> bool | None:

@@ -1,14 +1,14 @@
 """The cells of a contest in words: a number with its spread, or why there is none; what another rate says."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import torch
 
 from posenc_lib import validate
-from posenc_lib.lab.catalog import name_of, scheme_classes
-from posenc_lib.lab.contest import RATES, RATES_SEED, SEEDS, SMALL, Entry, Size, best_rate, pairs, run
+from posenc_lib.lab.catalog import name_of
+from posenc_lib.lab.contest import RATES, RATES_SEED, SEEDS, SMALL, Entry, Size, best_rate, run
 from posenc_lib.lab.statistics import MARGIN, Cell, Place, ranking, spread
 from posenc_lib.lab.tasks import IGNORE
 from posenc_lib.lab.trial import TASKS, TIMES
@@ -109,19 +109,35 @@ def other_rates(found: Iterable[Entry], size: Size = SMALL) -> dict[tuple[str, s
         >>> other_rates([])
         {}
     """
-    runs = {json.dumps(setting, sort_keys=True): result for setting, result in found if setting["seed"] == RATES_SEED}
+    tried: dict[tuple[str, str], dict[float, dict[str, Any]]] = {}
+    for setting, result in found:
+        scheme, task, rate = (setting[name] for name in ("scheme", "task", "learning_rate"))
+        if task in TASKS and rate in RATES and setting == run(scheme, task, RATES_SEED, rate, size):
+            tried.setdefault((scheme, task), {})[rate] = result
     others = {}
-    for scheme, task in pairs(scheme_classes(), TASKS, size):
-        asked = {rate: json.dumps(run(scheme, task, RATES_SEED, rate, size), sort_keys=True) for rate in RATES}
-        tried = {rate: runs[key] for rate, key in asked.items() if key in runs}
-        if len(tried) == len(RATES):
-            chosen = best_rate(task, tried, size.maximum)
+    for (scheme, task), results in tried.items():
+        if len(results) == len(RATES):
+            chosen = best_rate(task, results, size.maximum)
             others[scheme, task] = {
                 rate: {int(n): measure for n, measure in result["measure"].items()}
-                for rate, result in tried.items()
+                for rate, result in results.items()
                 if rate != chosen and result["met"]
             }
     return others
+
+
+def at_rates(cells: Cells, others: Others, scheme: str, task: str, times: int) -> list[float]:
+    """The mean at the rate that was chosen, and what each other rate would have said.
+
+    Example:
+        >>> from posenc_lib.lab.statistics import Cell
+        >>> cell = Cell("A", "grid", (0, 1), (True, True), dict.fromkeys((25, 49, 100, 196), (0.5, 0.75)))
+        >>> at_rates({("A", "grid"): cell}, {("A", "grid"): {0.01: {196: 0.25}}}, "A", "grid", 8)
+        [0.625, 0.25]
+    """
+    n = length_at(task, times)
+    rates = others.get((scheme, task), {}).values()
+    return [spread(cells[scheme, task].measures[n]).mean, *(measure[n] for measure in rates)]
 
 
 def survives(cells: Cells, others: Others, task: str, times: int, better: str, worse: str) -> bool:
@@ -137,20 +153,17 @@ def survives(cells: Cells, others: Others, task: str, times: int, better: str, w
         >>> survives({("A", "grid"): a, ("B", "grid"): b}, {("B", "grid"): {0.01: {196: 0.95}}}, "grid", 8, "A", "B")
         False
     """
-    n, sign = length_at(task, times), -1 if TASKS[task].bits else 1
-
-    def merits(scheme: str) -> list[float]:
-        rates = others.get((scheme, task), {}).values()
-        return [sign * float(v) for v in (cells[scheme, task].at(n).mean(), *(measure[n] for measure in rates))]
-
-    return min(merits(better)) > max(merits(worse)) + MARGIN
+    above, below = (worse, better) if TASKS[task].bits else (better, worse)  # fewer bits are better
+    high, low = (at_rates(cells, others, scheme, task, times) for scheme in (above, below))
+    return min(high) > max(low) + MARGIN
 
 
 def rivals(cells: Cells, others: Others, task: str, times: int) -> list[str]:
     """The trained schemes that share no first place and that not all who do stay ahead of at other rates, by means."""
-    mine = [place.scheme for place in ranking(of_task(cells, task), length_at(task, times))]
-    first = first_group(cells, task, times)
-    return [s for s in mine if s not in first and not all(survives(cells, others, task, times, f, s) for f in first)]
+    places = ranking(of_task(cells, task), length_at(task, times))
+    first = [place.scheme for place in places if place.first == 1]
+    mine = [place.scheme for place in places if place.first > 1]
+    return [s for s in mine if not all(survives(cells, others, task, times, f, s) for f in first)]
 
 
 def guessing(task: str) -> float | None:
@@ -176,8 +189,8 @@ def first_group(cells: Cells, task: str, times: int, n_seeds: int = len(SEEDS)) 
         >>> first_group(table([]), "copy back", 8)
         []
     """
-    mine = [cell for (_, other), cell in cells.items() if other == task]
-    return [place.scheme for place in ranking(mine, length_at(task, times), n_seeds=n_seeds) if place.first == 1]
+    places = ranking(of_task(cells, task), length_at(task, times), n_seeds=n_seeds)
+    return [place.scheme for place in places if place.first == 1]
 
 
 def of_task(cells: Cells, task: str, extended: bool = True) -> list[Cell]:
