@@ -15,6 +15,7 @@ import posenc_lib
 from posenc_lib import attention, configs, lab, relative, scheme, schemes
 from posenc_lib.exercises import in_use
 from posenc_lib.lab import (
+    choosing,
     claims,
     contest,
     inside,
@@ -28,6 +29,7 @@ from posenc_lib.lab import (
     version,
 )
 from posenc_lib.lab.catalog import name_of, scheme_classes
+from posenc_lib.view import markdown
 
 ROOT = Path(posenc_lib.__file__).parent
 FINDER, PARSER = doctest.DocTestFinder(recurse=False), doctest.DocTestParser()
@@ -53,6 +55,8 @@ def public() -> dict[str, object]:
     found += [in_use.widths_in_file, in_use.plain_rotations, in_use.made_by]
     found += [name_of, inside.attention]
     found += [practice.kernel, practice.keys_final, practice.kept_per_pair, practice.sides, practice.practice]
+    found += [practice.deciding, practice.further, choosing.excluded, choosing.who_remains]
+    found += [markdown.markdown_table, markdown.folded]
     found += [report.length_at, report.said, report.letters, report.in_groups]
     found += [report.first_group, report.of_task, report.standings, report.turned_round]
     found += [report.order_of, report.other_rates, report.at_rates, report.survives, report.guessing]

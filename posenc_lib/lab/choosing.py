@@ -1,20 +1,216 @@
-"""Which should I use: a path of at most ten questions, each with the rows of tables that support its answer.
+"""Which should I use: who remains for given needs, and a path of at most ten questions with evidence for each answer.
 
 Where results decide, the answer is read from them: nobody has to change it when the file grows.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
+from posenc_lib import validate
 from posenc_lib.configs import shipped
 from posenc_lib.lab.catalog import name_of
-from posenc_lib.lab.practice import FUSED, Practice
-from posenc_lib.lab.report import Cells, Others, first_group, length_at, of_task, rivals, said
-from posenc_lib.lab.statistics import spread
-from posenc_lib.lab.trial import TASKS
+from posenc_lib.lab.practice import FUSED, Fused, Practice
+from posenc_lib.lab.report import Cells, Others, first_group, guessing, length_at, of_task, rivals, said, survives
+from posenc_lib.lab.statistics import Cell, Spread, ranking, spread
+from posenc_lib.lab.trial import TASKS, TIMES
 
 Rows = Mapping[str, Practice]
 Told = Callable[[Cells, Rows, Others], list[str]]
+
+KERNELS: dict[str, Callable[[Fused], bool]] = {
+    "any kernel": lambda fused: True,
+    "Flash, without a bias": lambda fused: fused.flash == "yes",
+    "Flex, with a score_mod": lambda fused: fused.flex != "no",
+    "SDPA, one mask for all texts": lambda fused: fused.sdpa == "yes",
+}
+MASKS = {"causal": ("both", "alike", "before only"), "both, without a mask": ("both",)}  # the sides that will do
+UNSAID = {"alike": "left and right look alike", "before only": "says nothing of later keys"}
+NEAR_GUESSING = 0.05  # of accuracy
+
+
+class Needs(NamedTuple):
+    """What somebody who must choose needs.
+
+    task: one of ``TASKS``, what must be kept.
+    times: one of ``TIMES``, how far; at 1 no text is longer than in training.
+    kernel: one of ``KERNELS``.
+    mask: one of ``MASKS``, the sides that a token sees.
+    """
+
+    task: str
+    times: int = 1
+    kernel: str = "any kernel"
+    mask: str = "causal"
+
+    def checked(self) -> "Needs":
+        """The same.
+
+        Raises:
+            ValueError: if one of them is not among those that are allowed.
+        """
+        validate.choice("task", self.task, tuple(TASKS))
+        validate.choice("times", self.times, TIMES)
+        validate.choice("kernel", self.kernel, tuple(KERNELS))
+        validate.choice("mask", self.mask, tuple(MASKS))
+        return self
+
+
+class Standing(NamedTuple):
+    """One scheme, given some needs.
+
+    scheme: name of the class.
+    fault: what excludes it, "task", "kernel", "mask" or "training"; empty if it remains.
+    reason: the same in words.
+    spread: of its measures if it is trained, though it may be excluded.
+    first: whether it shares the first place of those that remain.
+    perhaps: whether at another learning rate it might.
+    """
+
+    scheme: str
+    fault: str
+    reason: str
+    spread: Spread | None
+    first: bool
+    perhaps: bool
+
+
+def excluded(cell: Cell | None, row: Practice, needs: Needs) -> tuple[str, str]:
+    """What excludes a scheme and the reason in words, both empty if it remains; without a result no need is asked.
+
+    Args:
+        cell: of the scheme and the task; None if it takes no part.
+        row: of the practitioner's table.
+        needs: of somebody who must choose.
+    Raises:
+        ValueError: needs that are not among those that are allowed.
+    Example:
+        >>> from posenc_lib.lab.choosing import Needs
+        >>> from posenc_lib.lab.practice import practice
+        >>> from posenc_lib.lab.statistics import Cell
+        >>> row, needs = practice("Alibi"), Needs("induction", kernel="Flash, without a bias")
+        >>> excluded(Cell("Alibi", "induction", (0, 1), (True, False), {}), row, needs)
+        ('training', 'not trained: met in 1 of 2 seeds')
+        >>> excluded(Cell("Alibi", "induction", (0, 1, 2, 3, 4), (True,) * 5, {}), row, needs)
+        ('kernel', 'needs slopes')
+    """
+    needs.checked()
+    if cell is None:
+        return "task", "takes no part"
+    if reason := cell.untrained():
+        return "training", reason.replace("the criterion ", "")
+    fused = FUSED[row.kernel]
+    if not KERNELS[needs.kernel](fused):
+        return "kernel", fused.needs
+    if row.both not in MASKS[needs.mask]:
+        return "mask", UNSAID[row.both]
+    return "", ""
+
+
+def who_remains(cells: Cells, rows: Rows, others: Others, needs: Needs) -> list[Standing]:
+    """All schemes that take part in some task, in an order in which each stays where it is when other needs change.
+
+    Only another task sorts them anew: by their means at eight times the training length, the best first; then those
+    that are not trained, by reasons.
+
+    Args:
+        cells: see :func:`posenc_lib.lab.statistics.table`; what is done to a trained RoPE takes no part.
+        rows: the practitioner's table, by the names of the classes.
+        others: see :func:`posenc_lib.lab.report.other_rates`.
+        needs: of somebody who must choose.
+    Raises:
+        ValueError: needs that are not among those that are allowed.
+    Example:
+        >>> from posenc_lib.lab.choosing import Needs
+        >>> from posenc_lib.lab.practice import practice
+        >>> from posenc_lib.lab.statistics import Cell
+        >>> seeds, met = (0, 1, 2, 3, 4), (True,) * 5
+        >>> a, b = (Cell(s, "induction", seeds, met, {256: (v,) * 5}) for s, v in (("Alibi", 0.9), ("Rotary", 0.5)))
+        >>> cells, rows = {(c.scheme, c.task): c for c in (a, b)}, {s: practice(s) for s in ("Alibi", "Rotary")}
+        >>> for one in who_remains(cells, rows, {}, Needs("induction", 8, "Flash, without a bias")):
+        ...     print(one.scheme, one.first, one.reason or "remains")
+        Alibi False needs slopes
+        Rotary True remains
+    """
+    task, n, far = needs.checked().task, length_at(needs.task, needs.times), length_at(needs.task, TIMES[-1])
+    trained = {cell.scheme: cell for cell in of_task(cells, task, extended=False) if cell.untrained() is None}
+    part = {scheme for scheme, _ in cells}
+    rows = {s: row for s, row in rows.items() if s in part}
+    faults = {s: excluded(cells.get((s, task)), row, needs) for s, row in rows.items()}
+    remain = [trained[s] for s, (fault, _) in faults.items() if not fault]
+    first = [place.scheme for place in ranking(remain, n) if place.first == 1]
+
+    def perhaps(s: str) -> bool:
+        behind = not faults[s][0] and s not in first
+        return behind and not all(survives(cells, others, task, needs.times, f, s) for f in first)
+
+    def order(s: str) -> tuple[str, float, str]:
+        mean = spread(trained[s].at(far)).mean if s in trained else 0.0
+        _, untrained = excluded(cells.get((s, task)), rows[s], Needs(task))
+        return untrained, mean if TASKS[task].bits else -mean, s
+
+    return [
+        Standing(s, *faults[s], spread(trained[s].at(n)) if s in trained else None, s in first, perhaps(s))
+        for s in sorted(faults, key=order)
+    ]
+
+
+def answer(standings: Sequence[Standing], rows: Rows, needs: Needs, any_rate: bool = False) -> str:
+    """Who remains, in a few sentences: the first place with its means, who ships what, and what the rates may change.
+
+    Args:
+        standings: see :func:`who_remains`.
+        rows: the practitioner's table.
+        needs: those of the standings.
+        any_rate: say who might share the first place at another learning rate.
+    Raises:
+        ValueError: needs that are not among those that are allowed.
+    """
+    task = needs.checked().task
+    left = [s for s in standings if not s.fault]
+    head = f"{task}, {length_at(task, needs.times)} tokens ({needs.times} x): "
+    out = Counter(s.fault for s in standings if s.fault)
+    causes = {"kernel": "by the kernel", "mask": "by the sides", "training": "not trained", "task": "take no part"}
+    gone = ", ".join(f"{out[fault]} {words}" for fault, words in causes.items() if out[fault])
+    if not left:
+        return f"{head}nobody here. Out: {gone or 'nobody'}."
+    gone = gone and f" (out: {gone})"
+    told = [f"{head}{len(left)} of {len(standings)} remain{gone}.", _first(left, task)]
+    if any_rate:
+        near = ", ".join(name_of(s.scheme) for s in left if s.perhaps)
+        told.append(f"At another rate perhaps also {near}." if near else "Another rate brings nobody else there.")
+    most = max(left, key=lambda s: len(rows[s.scheme].models))
+    if models := len(rows[most.scheme].models):
+        told.append(f"Most shipped of these: {_with_mean(most, task)}, in {models} of {len(shipped())} models.")
+    else:
+        told.append("No model of the course's list ships one of these.")
+    if TASKS[task].causal != (needs.mask == "causal"):
+        told.append(f"The runs saw {'what came before' if TASKS[task].causal else 'both sides'}.")
+    return " ".join(told)
+
+
+def _mean(standing: Standing) -> float:
+    assert standing.spread is not None  # it is trained
+    return standing.spread.mean
+
+
+def _with_mean(standing: Standing, task: str) -> str:
+    return f"{name_of(standing.scheme)} {_mean(standing):.2f}" + " bits" * TASKS[task].bits
+
+
+def _first(left: Sequence[Standing], task: str) -> str:
+    """The sentence of the first place."""
+    first = [s for s in left if s.first]
+    each, chance = "; ".join(_with_mean(s, task) for s in first), _guess(task)
+    lost = chance is not None and max(map(_mean, first)) < chance + NEAR_GUESSING
+    place = "The first place is shared by" if len(first) > 1 else "First is"
+    return f"{place} {each}" + (", hardly better than guessing." if lost else ".")
+
+
+@cache
+def _guess(task: str) -> float | None:
+    return guessing(task)
 
 
 class Question(NamedTuple):
@@ -52,7 +248,7 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
         near = [s for s in could if s in fits and s not in fit]
         if fit:
             perhaps = f"; at other rates perhaps also {', '.join(map(name_of, near))}" if near else ""
-            return [f"of those that are trained: {', '.join(map(name_of, fit))}{perhaps}"]
+            return [f"{', '.join(map(name_of, fit))}{perhaps}"]
         return ["no scheme is first in all of these" if all(groups) else "not known yet: too few are trained"]
 
     return lines
@@ -130,6 +326,17 @@ def all_of(*several: Told) -> Told:
     return lambda cells, rows, others: [line for one in several for line in one(cells, rows, others)]
 
 
+def without_bias(task: str, times: int) -> Told:
+    """The answer for a kernel that takes no bias: who of those that add nothing to scores shares the first place."""
+
+    def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
+        standings = who_remains(cells, rows, others, Needs(task, times, "Flash, without a bias"))
+        first = ", ".join(name_of(s.scheme) for s in standings if s.first)
+        return [f"who adds nothing to scores; first of these on {task} at {times} x: {first or 'not known yet'}"]
+
+    return lines
+
+
 RESCALED = ("Rotary", *(f"Rotary, {way}" for way in ("NTK-aware", "YaRN", "YaRN, fast from 4 turns")))
 PATH = (
     Question(
@@ -178,7 +385,7 @@ PATH = (
     ),
     Question(
         "Must it run in a kernel that takes no bias?",
-        words("RoPE or xPos, which add nothing to a score; or sinusoids or a table at the input"),
+        without_bias("next character", 1),
         all_of(
             kernels("Rotary", "XPos", "Sinusoidal"),
             measured("next character", 1, "Rotary", "XPos", "Sinusoidal", "Learned"),
@@ -194,11 +401,14 @@ PATH = (
 )
 
 
-def path(cells: Cells, rows: Rows, others: Others) -> Iterator[str]:
-    """The path in lines of text, each question with its answer and the evidence below."""
+def questions(cells: Cells, rows: Rows, others: Others) -> list[tuple[int, str, str]]:
+    """The path in rows: number, question, and the answer to whoever says yes."""
+    return [(n, q.asks, " ".join(q.take(cells, rows, others))) for n, q in enumerate(PATH, start=1)]
+
+
+def evidence(cells: Cells, rows: Rows, others: Others) -> Iterator[str]:
+    """The evidence of the path in lines of Markdown, question by question."""
     for number, question in enumerate(PATH, start=1):
-        yield f"{number:2d} {question.asks}"
-        for line in question.take(cells, rows, others):
-            yield f"   yes: {line}"
+        yield f"{number}. {question.asks}"
         for line in question.evidence(cells, rows, others):
-            yield f"      {line}"
+            yield f"   - {line}"

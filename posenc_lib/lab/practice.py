@@ -1,8 +1,9 @@
-"""What somebody who must choose asks of a scheme; computed by asking it, or read in a file of sources.
+"""What somebody who must choose asks of a scheme; computed by asking it, or read in a file of sources; and its tables.
 
 Asked at the sizes of the catalog, on the CPU, in float64, as :mod:`posenc_lib.lab.probes` does.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from posenc_lib import validate
 from posenc_lib.attention import attend
 from posenc_lib.configs import shared_parameters, shipped
-from posenc_lib.lab.catalog import SIZES, build, scheme_classes
+from posenc_lib.lab.catalog import SIZES, build, name_of, scheme_classes
 from posenc_lib.lab.measure import randn
 from posenc_lib.lab.probes import WITHIN, any_length, drawn, parameters, places, score_of, symmetric
 from posenc_lib.scheme import PositionScheme
@@ -57,23 +58,42 @@ class Fused(NamedTuple):
     flash: FlashAttention: "yes", "slopes" if it takes them, or "no".
     flex: FlexAttention with a score_mod: "yes", from a "table" or "sums" made for each text, or "no".
     sdpa: ``scaled_dot_product_attention`` with an additive mask: "yes", one made for "each text", or "no".
+    needs: what it needs of a kernel, in a few words.
     words: the same in a sentence.
     """
 
     flash: str
     flex: str
     sdpa: str
+    needs: str
     words: str
 
 
 FUSED = {
-    "any": Fused("yes", "yes", "yes", "plain attention follows, in every kernel"),
-    "slope": Fused("slopes", "yes", "yes", "a slope for each head: FlashAttention takes them; a mask or a score_mod"),
-    "place": Fused("no", "yes", "yes", "a bias of places alone: a mask for SDPA, a score_mod for FlexAttention"),
-    "gather": Fused("no", "table", "each text", "a bias of one word and a place, from a table made for each text"),
-    "sum": Fused("no", "sums", "each text", "a difference of two sums over the text, made for each text"),
-    "mask": Fused("no", "no", "each text", "a bias of all words between: a mask for each text, or a kernel of its own"),
-    "none": Fused("no", "no", "no", "it needs the weights for its values: no fused kernel"),
+    "any": Fused("yes", "yes", "yes", "needs nothing", "plain attention follows, in every kernel"),
+    "slope": Fused(
+        "slopes",
+        "yes",
+        "yes",
+        "needs slopes",
+        "a slope for each head: FlashAttention takes them; a mask or a score_mod",
+    ),
+    "place": Fused(
+        "no", "yes", "yes", "needs a bias", "a bias of places alone: a mask for SDPA, a score_mod for FlexAttention"
+    ),
+    "gather": Fused(
+        *("no", "table", "each text", "needs a bias of each text"),
+        "a bias of one word and a place, from a table made for each text",
+    ),
+    "sum": Fused(
+        *("no", "sums", "each text", "needs a bias of each text"),
+        "a difference of two sums over the text, made for each text",
+    ),
+    "mask": Fused(
+        *("no", "no", "each text", "needs a mask for each text"),
+        "a bias of all words between: a mask for each text, or a kernel of its own",
+    ),
+    "none": Fused("no", "no", "no", "needs the weights", "it needs the weights for its values: no fused kernel"),
 }
 
 
@@ -222,3 +242,40 @@ def _shared(scheme: str, found: list[str]) -> str:
     if found == ["input"]:
         return "per model"
     return shared_parameters().get(scheme, {"kept": ""})["kept"]
+
+
+def deciding(rows: Mapping[str, Practice]) -> tuple[list[str], list[list[str]]]:
+    """What decides most choices: the heads of the columns, and a row of texts for every scheme.
+
+    Args:
+        rows: of the practitioner's table, by the names of the classes.
+    Example:
+        >>> from posenc_lib.lab.practice import practice
+        >>> deciding({"Alibi": practice("Alibi")})[1]
+        [['ALiBi', 'score', 'slopes', 'yes', 'yes', 'alike', '0.0', 'BLOOM 2022-11, 2 in all']]
+    """
+    heads = ["scheme", "enters at", "Flash", "Flex", "SDPA", "sides", "per pair", "ships in"]
+    found = []
+    for name, row in rows.items():
+        fused = FUSED[row.kernel]
+        models = [f"{model['model']} {model['month']}" for model in row.models]
+        ships = models[0] + f", {len(models)} in all" * (len(models) > 1) if models else "-"
+        per_pair = f"{row.kept:.1f}"
+        found.append([name_of(name), row.place, fused.flash, fused.flex, fused.sdpa, row.both, per_pair, ships])
+    return heads, found
+
+
+def further(rows: Mapping[str, Practice]) -> tuple[list[str], list[list[str]]]:
+    """What is learned, and how far a scheme goes: the heads of the columns, and a row of texts for every scheme.
+
+    Example:
+        >>> from posenc_lib.lab.practice import practice
+        >>> further({"T5Bias": practice("T5Bias")})[1]
+        [['T5', '128', 'per model', 'any', '']]
+    """
+    heads = ["scheme", "parameters", "one set", "last place", "what it says of a later one"]
+    found = []
+    for name, row in rows.items():
+        last = "any" if row.last is None else str(row.last)
+        found.append([name_of(name), str(row.parameters), row.shared or "-", last, row.beyond])
+    return heads, found

@@ -1,10 +1,25 @@
-"""The path to a choice: ten questions at most, each with evidence; other results give other answers."""
+"""Who remains for given needs, and the path to a choice; other results give other answers."""
 
 import pytest
 
 from posenc_lib.lab.catalog import scheme_classes
-from posenc_lib.lab.choosing import PATH, at_home, best, path, trained
-from posenc_lib.lab.practice import practice
+from posenc_lib.lab.choosing import (
+    KERNELS,
+    MASKS,
+    PATH,
+    UNSAID,
+    Needs,
+    answer,
+    at_home,
+    best,
+    evidence,
+    excluded,
+    questions,
+    trained,
+    who_remains,
+    without_bias,
+)
+from posenc_lib.lab.practice import FUSED, practice
 from posenc_lib.lab.statistics import Cell, table
 
 
@@ -22,19 +37,23 @@ def cells(task="copy back", lengths=(32, 64, 128, 256), **values):
 
 
 def test_ten_questions_with_an_answer_and_evidence_each(rows):
-    lines = list(path(table([]), rows, {}))
+    answers, lines = questions(table([]), rows, {}), list(evidence(table([]), rows, {}))
     assert len(PATH) <= 10
-    for question in PATH:
-        assert question.take(table([]), rows, {}) and question.evidence(table([]), rows, {})
-        assert sum(question.asks in line for line in lines) == 1
+    for number, question in enumerate(PATH, start=1):
+        proofs = question.evidence(table([]), rows, {})
+        assert answers[number - 1] == (number, question.asks, " ".join(question.take(table([]), rows, {})))
+        assert proofs and answers[number - 1][2]
+        start = lines.index(f"{number}. {question.asks}")
+        assert lines[start + 1 : start + 1 + len(proofs)] == [f"   - {line}" for line in proofs]
+    assert len(lines) == len(PATH) + sum(line.startswith("   - ") for line in lines)
 
 
 def test_the_results_decide(rows):
     take = best(8, "copy back")
     assert take(table([]), rows, {}) == ["not known yet: too few are trained"]
-    assert take(cells(Rotary=0.5, Alibi=0.9), rows, {}) == ["of those that are trained: ALiBi"]
-    assert take(cells(Rotary=0.9, Alibi=0.5), rows, {}) == ["of those that are trained: RoPE"]
-    assert take(cells(Rotary=0.9, Alibi=0.9), rows, {})[0].endswith((": RoPE, ALiBi", ": ALiBi, RoPE"))
+    assert take(cells(Rotary=0.5, Alibi=0.9), rows, {}) == ["ALiBi"]
+    assert take(cells(Rotary=0.9, Alibi=0.5), rows, {}) == ["RoPE"]
+    assert take(cells(Rotary=0.9, Alibi=0.9), rows, {})[0] in ("RoPE, ALiBi", "ALiBi, RoPE")
 
 
 def test_a_scheme_must_be_first_in_all_tasks_and_tell_the_sides(rows):
@@ -42,20 +61,20 @@ def test_a_scheme_must_be_first_in_all_tasks_and_tell_the_sides(rows):
     found = cells(Rotary=0.5, Alibi=0.9) | cells("look-up", Rotary=0.9, Alibi=0.5)
     assert both(found, rows, {}) == ["no scheme is first in all of these"]
     level = cells("reverse", (12, 24, 48, 96), Rotary=0.9, Alibi=0.9)
-    assert best(1, "reverse", sides=("both",))(level, rows, {}) == ["of those that are trained: RoPE"]
+    assert best(1, "reverse", sides=("both",))(level, rows, {}) == ["RoPE"]
 
 
 def test_a_scheme_that_another_rate_brings_near_is_named(rows):
     found = cells(Rotary=0.5, Alibi=0.9, Kerple=0.2)
     others = {("Rotary", "copy back"): {0.01: {32: 1.0, 64: 1.0, 128: 1.0, 256: 0.95}}}
-    said = "of those that are trained: ALiBi; at other rates perhaps also RoPE"
+    said = "ALiBi; at other rates perhaps also RoPE"
     assert best(8, "copy back")(found, rows, others) == [said]
-    assert best(8, "copy back", sides=("alike",))(found, rows, others) == ["of those that are trained: ALiBi"]
+    assert best(8, "copy back", sides=("alike",))(found, rows, others) == ["ALiBi"]
 
 
 def test_what_is_done_to_a_trained_model_is_no_answer(rows):
     found = cells(Rotary=0.9, **{"Rotary, YaRN": 0.9})
-    assert best(8, "copy back")(found, rows, {}) == ["of those that are trained: RoPE"]
+    assert best(8, "copy back")(found, rows, {}) == ["RoPE"]
 
 
 def test_trained(rows):
@@ -70,3 +89,148 @@ def test_at_home(rows):
     found = cells(Rotary=0.5, Alibi=0.9) | {("Rotary", "look-up"): unmet}
     said = "RoPE: trained on 1 of 2 tasks; look-up: not trained: the criterion met in 4 of 5 seeds"
     assert at_home("Rotary")(found, rows, {}) == [said]
+
+
+def test_the_answer_for_a_kernel_without_a_bias_is_who_is_first_of_those_that_add_none(rows):
+    found = cells(Rotary=0.5, XPos=0.3, Alibi=0.9, T5Bias=0.9)
+    assert without_bias("copy back", 8)(found, rows, {}) == [
+        "who adds nothing to scores; first of these on copy back at 8 x: RoPE"
+    ]
+    assert without_bias("copy back", 8)(table([]), rows, {})[0].endswith(": not known yet")
+
+
+FLASH, FLEX, ONE_MASK = (kernel for kernel in KERNELS if kernel != "any kernel")
+FREE = "both, without a mask"
+NAMES = ("Rotary", "Alibi", "T5Bias", "TransformerXL", "Fox", "PaTH", "Shaw")
+
+
+def remaining(found, rows, needs, others=None):
+    return [one.scheme for one in who_remains(found, rows, others or {}, needs) if not one.fault]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "left"), [("any kernel", NAMES), (FLASH, NAMES[:1]), (FLEX, NAMES[:5]), (ONE_MASK, NAMES[:3])]
+)
+def test_a_kernel_leaves_those_whose_needs_it_meets(rows, kernel, left):
+    found = cells(**dict.fromkeys(NAMES, 0.9))
+    assert set(remaining(found, rows, Needs("copy back", 8, kernel))) == set(left)
+    for one in who_remains(found, rows, {}, Needs("copy back", 8, kernel)):
+        reason = "" if one.scheme in left else FUSED[rows[one.scheme].kernel].needs
+        assert (one.fault, one.reason) == ("kernel" if reason else "", reason)
+
+
+def test_without_a_mask_those_remain_that_tell_both_sides(rows):
+    found = cells(Rotary=0.9, Alibi=0.9, PaTH=0.9)
+    assert len(remaining(found, rows, Needs("copy back", 8))) == 3
+    assert remaining(found, rows, Needs("copy back", 8, mask=FREE)) == ["Rotary"]
+    standings = {one.scheme: one for one in who_remains(found, rows, {}, Needs("copy back", 8, mask=FREE))}
+    assert (standings["Alibi"].fault, standings["Alibi"].reason) == ("mask", UNSAID["alike"])
+    assert standings["PaTH"].reason == UNSAID["before only"]
+    assert set(UNSAID) | set(MASKS[FREE]) == set(MASKS["causal"]) == {row.both for row in rows.values()}
+
+
+def test_who_has_no_result_is_out_for_that_whatever_is_needed(rows):
+    unmet = {key: cell._replace(met=(True, False, True, True, True)) for key, cell in cells(Alibi=0.9).items()}
+    for kernel in KERNELS:
+        told = excluded(unmet["Alibi", "copy back"], rows["Alibi"], Needs("copy back", 8, kernel, FREE))
+        assert told == ("training", "not trained: met in 4 of 5 seeds")
+    assert excluded(None, rows["Alibi"], Needs("grid", kernel=FLASH)) == ("task", "takes no part")
+    standings = who_remains(table([], ["MRope", "Alibi"]), rows, {}, Needs("copy back"))
+    assert [(one.scheme, one.fault) for one in standings] == [("Alibi", "training"), ("MRope", "task")]
+
+
+def test_the_order_stays_whatever_is_needed_and_who_is_excluded_takes_no_place(rows):
+    found = cells(Shaw=0.9, Rotary=0.5, XPos=0.4) | cells("copy back", Alibi=0.2)
+    for times in (1, 8):
+        for kernel in KERNELS:
+            standings = who_remains(found, rows, {}, Needs("copy back", times, kernel))
+            assert [one.scheme for one in standings] == ["Shaw", "Rotary", "XPos", "Alibi"]
+            first = "Shaw" if kernel == "any kernel" else "Rotary"
+            assert [one.scheme for one in standings if one.first] == [first]
+    assert [one.spread.mean for one in standings] == pytest.approx([0.9, 0.5, 0.4, 0.2])
+
+
+def test_fewer_bits_are_better(rows):
+    found = cells("next character", (64, 128, 256, 512), Shaw=2.0, Rotary=3.0)
+    standings = who_remains(found, rows, {}, Needs("next character", 2))
+    assert [(one.scheme, one.first) for one in standings] == [("Shaw", True), ("Rotary", False)]
+    assert "First is Shaw 2.00 bits. " in answer(standings, rows, Needs("next character", 2))
+
+
+def test_the_means_are_those_of_the_length_and_the_order_that_of_the_longest(rows):
+    found = cells(Rotary=0.5, Alibi=0.9)
+    alibi = found["Alibi", "copy back"]
+    found["Alibi", "copy back"] = alibi._replace(measures=alibi.measures | {64: (0.1,) * 5})
+    standings = who_remains(found, rows, {}, Needs("copy back", 2))
+    assert [(one.scheme, one.first) for one in standings] == [("Alibi", False), ("Rotary", True)]
+    assert standings[0].spread.mean == pytest.approx(0.1)
+
+
+def test_another_rate_counts_against_those_that_remain(rows):
+    found, n = cells(Rotary=0.5, XPos=0.6, Shaw=0.9), (32, 64, 128, 256)
+    others = {("Rotary", "copy back"): {0.01: dict.fromkeys(n, 0.7)}}
+    near = [one.scheme for one in who_remains(found, rows, others, Needs("copy back", 8)) if one.perhaps]
+    assert near == []  # nobody comes near Shaw
+    standings = who_remains(found, rows, others, Needs("copy back", 8, FLASH))
+    assert [one.scheme for one in standings if one.perhaps] == ["Rotary"]
+    told = [answer(standings, rows, Needs("copy back", 8, FLASH), any_rate) for any_rate in (False, True)]
+    assert "rate" not in told[0] and "At another rate perhaps also RoPE." in told[1]
+    standings = who_remains(found, rows, others, Needs("copy back", 8))
+    assert "Another rate brings nobody else there." in answer(standings, rows, Needs("copy back", 8), True)
+
+
+def test_the_answer_in_words(rows):
+    found, needs = cells(Rotary=0.5, XPos=0.9, Shaw=0.9), Needs("copy back", 8, FLASH)
+    said = answer(who_remains(found, rows, {}, needs), rows, needs)
+    ships = f"in {len(rows['Rotary'].models)} of 28 models"
+    assert said == (
+        "copy back, 256 tokens (8 x): 2 of 3 remain (out: 1 by the kernel). First is xPos 0.90. "
+        f"Most shipped of these: RoPE 0.50, {ships}."
+    )
+    needs = Needs("copy back", 8)
+    said = answer(who_remains(found, rows, {}, needs), rows, needs)
+    assert "3 of 3 remain. The first place is shared by Shaw 0.90; xPos 0.90. " in said
+    found, needs = cells(XPos=0.9), Needs("copy back", 8)
+    assert "No model of the course's list ships one of these." in answer(
+        who_remains(found, rows, {}, needs), rows, needs
+    )
+
+
+def test_an_answer_says_if_nobody_remains_or_nobody_is_better_than_guessing(rows):
+    found, needs = cells(Shaw=0.9) | cells("grid", (25, 49, 100, 196), MRope=0.1), Needs("copy back", 8, FLASH)
+    said = answer(who_remains(found, rows, {}, needs), rows, needs)
+    assert said == "copy back, 256 tokens (8 x): nobody here. Out: 1 by the kernel, 1 take no part."
+    needs = Needs("grid", 8)
+    assert "M-RoPE 0.10, hardly better than guessing." in answer(who_remains(found, rows, {}, needs), rows, needs)
+
+
+def test_an_answer_says_if_the_runs_had_another_mask(rows):
+    found = cells(Rotary=0.9) | cells("reverse", (12, 24, 48, 96), Rotary=0.9)
+    for task, mask, told in (
+        ("copy back", "causal", ""),
+        ("copy back", FREE, "The runs saw what came before."),
+        ("reverse", "causal", "The runs saw both sides."),
+        ("reverse", FREE, ""),
+    ):
+        needs = Needs(task, 8, mask=mask)
+        said = answer(who_remains(found, rows, {}, needs), rows, needs)
+        assert said.endswith(told or "models.") and ("The runs" in said) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (("copy",), "task"),
+        (("grid", 3), "times"),
+        (("grid", 8, "Triton"), "kernel"),
+        (("grid", 8, FLASH, "left"), "mask"),
+    ],
+)
+def test_needs_that_nobody_can_ask_are_refused(rows, wrong, named):
+    for ask in (
+        lambda needs: excluded(None, rows["Rotary"], needs),
+        lambda needs: who_remains(table([]), rows, {}, needs),
+        lambda needs: answer([], rows, needs),
+    ):
+        with pytest.raises(ValueError, match=f"{named} must be"):
+            ask(Needs(*wrong))

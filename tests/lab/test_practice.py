@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from posenc_lib.attention import attend
 from posenc_lib.lab.catalog import build, scheme_classes
 from posenc_lib.lab.measure import randn
-from posenc_lib.lab.practice import FUSED, kept_per_pair, kernel, keys_final, practice, sides
+from posenc_lib.lab.practice import FUSED, deciding, further, kept_per_pair, kernel, keys_final, practice, sides
 from posenc_lib.lab.probes import drawn
 from posenc_lib.schemes.rope import Rotary
 
@@ -74,3 +74,21 @@ def test_a_row():
     assert practice("Shaw").values and practice("Alibi").shared == ""
     with pytest.raises(ValueError, match=r"scheme must be .*RoPE"):
         practice("RoPE")
+
+
+def test_tables_have_an_entry_for_each_column_and_say_what_the_rows_say():
+    rows = {name: practice(name) for name in ("T5Bias", "Alibi", "Learned", "Rotary")}
+    for heads, found in (deciding(rows), further(rows)):
+        assert [row[0] for row in found] == ["T5", "ALiBi", "learned", "RoPE"]
+        assert {len(row) for row in found} == {len(heads)}
+    by_head = [dict(zip(deciding(rows)[0], row, strict=True)) for row in deciding(rows)[1]]
+    assert [(row["Flash"], row["Flex"], row["SDPA"]) for row in by_head[:2]] == [
+        ("no", "yes", "yes"),
+        ("slopes", "yes", "yes"),
+    ]
+    assert [row["per pair"] for row in by_head] == ["1.0", "0.0", "0.0", "0.0"]
+    assert by_head[0]["ships in"] == "T5 2019-10" and by_head[2]["ships in"] == "BERT 2018-10, 3 in all"
+    more = [dict(zip(further(rows)[0], row, strict=True)) for row in further(rows)[1]]
+    assert [row["last place"] for row in more] == ["any", "any", "511", "any"]
+    assert more[0]["parameters"] == "128" and more[1]["one set"] == "-" and more[2]["one set"] == "per model"
+    assert "0..511" in more[2]["what it says of a later one"]

@@ -29,7 +29,7 @@ def test_a_scheme_without_results_breaks_no_cell_and_says_so(tmp_path, monkeypat
     monkeypatch.setattr(plt, "show", plt.close)
     monkeypatch.chdir(NOTEBOOK.parent)
     cells = [cell.source for cell in nbformat.read(NOTEBOOK, 4).cells if cell.cell_type == "code"]
-    explorers, figures, names = [], [], {}
+    explorers, figures, written, names = [], [], [], {}
     try:
         for number, source in enumerate(cells):
             if not any(word in source for word in OF_MODELS):
@@ -37,6 +37,7 @@ def test_a_scheme_without_results_breaks_no_cell_and_says_so(tmp_path, monkeypat
             if number == 0:
                 names["Explorer"] = lambda *a, **k: explorers.append(Explorer(*a, **k))
                 names["show"] = lambda fig, *words: figures.append(fig)
+                names["write"] = lambda *texts: written.extend(texts)
     finally:
         sys.modules.pop("posenc_lib.schemes.loud", None)
         plt.close("all")
@@ -48,5 +49,11 @@ def test_a_scheme_without_results_breaks_no_cell_and_says_so(tmp_path, monkeypat
     assert said.count(True) == 4, "lines, heat map, bars, costs; the map of schemes has its name"
     lines = capsys.readouterr().out.splitlines()
     assert sum("not trained yet: " in line and "Loud" in line for line in lines) == len(TASKS)
-    assert sum(line.startswith("Loud ") for line in lines) == 3  # what 00 asks, and twice what a practitioner asks
+    assert sum(line.startswith("Loud ") for line in lines) == 1  # what notebook 00 asks
+    rows = [line for text in written for line in text.splitlines() if line.startswith("| Loud |")]
+    assert len(rows) == 2  # what a practitioner asks
+    who_remains = next(explorer for explorer in explorers if "needs" in explorer.alt)._figure.axes[0]
+    named = [label.get_text() for label in who_remains.get_yticklabels()]
+    beside = {text.get_position()[1]: text.get_text() for text in who_remains.texts if text.get_text()}
+    assert beside[named.index("Loud")] == "not trained yet"
     assert "Loud" in str(names["fields"])  # the map
