@@ -4,6 +4,7 @@ A statement compares means. It is *sure* if it holds in at least 95 % of the res
 trained cannot be asked. Nothing here is true by itself: :func:`say` asks the cells it is given.
 """
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -133,6 +134,32 @@ def say(topic: str, cells: Cells, statements: Iterable[Statement] | None = None)
     return [holds(statement, cells) for statement in mine]
 
 
+def listed(cells: Cells, others: Others, statements: Iterable[Statement] | None = None) -> str:
+    """Statements as a table in Markdown: what is said, both means, in how many resamples, and whether at any rate.
+
+    Of resamples the share is cut off to a whole per cent, never rounded up. The last column is empty where no other
+    rate met the criterion.
+
+    Example:
+        >>> from posenc_lib.lab.claims import Statement
+        >>> from posenc_lib.lab.statistics import table
+        >>> statement = Statement("a", "RoPE above .9", "induction", ("Rotary", 1), 0.9)
+        >>> print(listed(table([], ["Rotary"], ["induction"]), {}, [statement]).splitlines()[-1])
+        | RoPE above .9 | | | cannot be asked: Rotary: not trained yet | |
+    """
+    lines = ["| statement | mean | above | of resamples | at any rate |", "|---|---|---|---|---|"]
+    for statement in STATEMENTS if statements is None else statements:
+        if (reason := why_not(statement, cells)) is not None:
+            lines.append(f"| {statement.words} | | | cannot be asked: {reason} | |")
+            continue
+        above, below = (values(side, statement.task, cells) for side in (statement.above, statement.below))
+        share = math.floor(100 * share_above(above, below, statement.margin))
+        rate = {None: "", True: "yes", False: "**no**"}[whatever_rate(statement, cells, others)]
+        means = f"{np.mean(above):.3f} | {np.mean(below):.3f}"
+        lines.append(f"| {statement.words} | {means} | {share} % | {rate} |")
+    return "\n".join(lines)
+
+
 TEXT = "next character"  # the one task whose measure is bits, of which fewer are better
 STATEMENTS: tuple[Statement, ...] = (
     Statement("picture", "copy back, 8 x: T5 above .8", "copy back", ("T5Bias", 8), 0.8),
@@ -175,6 +202,19 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "two papers", "text, 8 x: sinusoidal needs more bits than none", TEXT, ("Sinusoidal", 8), ("NoPosition", 8)
     ),
+    Statement("map", "copy back, 8 x: FIRE below .3", "copy back", 0.3, ("Fire", 8)),
+    Statement("map", "copy back, 8 x: sinusoidal below .3", "copy back", 0.3, ("Sinusoidal", 8)),
+    Statement("map", "copy back, 8 x: learned below .3", "copy back", 0.3, ("Learned", 8)),
+    Statement("map", "induction, 4 x: sinusoidal above RoPE", "induction", ("Sinusoidal", 4), ("Rotary", 4)),
+    Statement("map", "induction, 4 x: RoPE above xPos", "induction", ("Rotary", 4), ("XPos", 4)),
+    Statement("map", "induction, 8 x: FIRE above .6", "induction", ("Fire", 8), 0.6),
+    Statement("map", "induction, 8 x: KERPLE above .9", "induction", ("Kerple", 8), 0.9),
+    Statement("map", "induction, 8 x: ALiBi above .8", "induction", ("Alibi", 8), 0.8),
+    Statement("map", "induction, 8 x: FoX above .9", "induction", ("Fox", 8), 0.9),
+    Statement("map", "induction, 8 x: T5 below .4", "induction", 0.4, ("T5Bias", 8)),
+    Statement("map", "induction, 8 x: Shaw below .4", "induction", 0.4, ("Shaw", 8)),
+    Statement("map", "grid, 8 x: axial RoPE above T5", "grid", ("AxialRotary", 8), ("T5Bias", 8)),
+    Statement("map", "passkey, 8 x: T5 above learned", "passkey", ("T5Bias", 8), ("Learned", 8)),
     Statement("learned", "ceiling: learned needs more bits than sinusoidal", TEXT, ("Learned", 1), ("Sinusoidal", 1)),
     Statement("learned", "ceiling: RoPE needs more bits than Shaw", TEXT, ("Rotary", 1), ("Shaw", 1)),
     Statement("learned", "ceiling: ALiBi needs more bits than T5", TEXT, ("Alibi", 1), ("T5Bias", 1)),

@@ -1,6 +1,6 @@
 """The cells of a contest in words: a number with its spread, or why there is none; what another rate says."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -207,24 +207,32 @@ def of_task(cells: Cells, task: str, extended: bool = True) -> list[Cell]:
     return [cell for (scheme, other), cell in cells.items() if other == task and (extended or "," not in scheme)]
 
 
-def standings(cells: Cells, task: str, times: int) -> Iterator[str]:
-    """A task in lines of text: letters, schemes, numbers and possible places; then who is not trained, by reason.
+def standings(cells: Cells, task: str, times: int) -> str:
+    """A task as a table in Markdown: letters, schemes, means, ranges, places; then who is not trained, and why.
 
     Example:
         >>> from posenc_lib.lab.statistics import table
-        >>> print(*standings(table([], ["Alibi", "Kerple"]), "induction", 8), sep="; ")
-        induction, 256 tokens;     not trained yet: ALiBi, KERPLE
+        >>> print(standings(table([], ["Alibi", "Kerple"]), "induction", 8))
+        **induction, 256 tokens**
+        <BLANKLINE>
+        | | scheme | mean | seeds | place |
+        |---|---|---|---|---|
+        <BLANKLINE>
+        not trained yet: ALiBi, KERPLE
     """
     mine = of_task(cells, task)
     places = ranking(mine, length_at(task, times))
-    yield f"{task}, {length_at(task, times)} tokens"
+    lines = [f"**{task}, {length_at(task, times)} tokens**", "", "| | scheme | mean | seeds | place |"]
+    lines.append("|---|---|---|---|---|")
     for place in places:
         mean, least, most = place.spread
-        numbers = f"{mean:6.3f} [{least:.3f}, {most:.3f}]   place {place.first} to {place.last}"
-        yield f"    {letters(places)[place.scheme]:6s}{name_of(place.scheme):30s}{numbers}"
+        where = str(place.first) if place.first == place.last else f"{place.first} to {place.last}"
+        name, group = name_of(place.scheme), letters(places)[place.scheme]
+        lines.append(f"| {group} | {name} | {mean:.3f} | {least:.3f} to {most:.3f} | {where} |")
     reasons = {cell.scheme: reason for cell in mine if (reason := cell.untrained())}
     for reason in sorted(set(reasons.values())):
-        yield f"    {reason}: {', '.join(name_of(scheme) for scheme in reasons if reasons[scheme] == reason)}"
+        lines += ["", f"{reason}: {', '.join(name_of(scheme) for scheme in reasons if reasons[scheme] == reason)}"]
+    return "\n".join(lines)
 
 
 def turned_round(cells: Cells, times: Sequence[int] = TIMES) -> dict[tuple[str, str], list[tuple[str, int]]]:

@@ -107,6 +107,25 @@ class Place(NamedTuple):
     groups: tuple[int, ...]
 
 
+def of_size(found: Iterable[Entry], size: Size = SMALL) -> list[Entry]:
+    """The entries of one size of the model, those on which learning rates were chosen among them.
+
+    Args:
+        found: entries of a file, see :func:`posenc_lib.lab.contest.entries`.
+        size: of the model and of its training.
+    Example:
+        >>> of_size([])
+        []
+    """
+    return [entry for entry in found if entry.setting["task"] in TASKS and entry.setting == _at_size(entry, size)]
+
+
+def _at_size(entry: Entry, size: Size) -> dict[str, Any]:
+    """The arguments of the same run of a model of this size."""
+    scheme, task, seed, rate = (entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate"))
+    return run(scheme, task, seed, rate, size)
+
+
 def table(
     found: Iterable[Entry],
     schemes: Sequence[str] | None = None,
@@ -133,8 +152,8 @@ def table(
     known = tuple(scheme_classes())
     wanted = [validate.choice("schemes", scheme, known) for scheme in (known if schemes is None else schemes)]
     runs: dict[tuple[str, str], list[Entry]] = {}
-    for entry in found:
-        if _counts(entry, size):
+    for entry in of_size(found, size):
+        if entry.setting["seed"] != RATES_SEED:
             runs.setdefault((entry.setting["scheme"], entry.setting["task"]), []).append(entry)
     cells = {}
     for scheme, task in pairs(wanted, tasks, size):
@@ -148,14 +167,6 @@ def table(
         read = [entry.result.get("text") for pair in cells for entry in runs.get(pair, []) if pair[1] == task]
         _one(f"{task} was measured on", read, "texts")
     return cells
-
-
-def _counts(entry: Entry, size: Size) -> bool:
-    """Whether a run is one of those by which schemes of this size are compared."""
-    task, seed = entry.setting["task"], entry.setting["seed"]
-    if task not in TASKS or seed == RATES_SEED:
-        return False
-    return entry.setting == run(entry.setting["scheme"], task, seed, entry.setting["learning_rate"], size)
 
 
 def _methods(task: str, size: Size) -> list[str]:
@@ -205,6 +216,27 @@ def distinct_resamples(n: int) -> int:
     return math.comb(2 * validate.integer("n", n, at_least=1) - 1, n)
 
 
+def resampled(n: int, resamples: int = RESAMPLES, seed: int = 0, side: int = 0) -> NDArray[np.int64]:
+    """Which of n values each resample draws, as places (resamples, n); int64.
+
+    Args:
+        n: how many values there are, and are drawn.
+        resamples: how many; the first of more are the same.
+        seed: of the draws.
+        side: 0 for the first of two that are compared, 1 for the second, whose draws are others.
+    Raises:
+        TypeError, ValueError: a number that is none, or is too small.
+    Example:
+        >>> resampled(5, resamples=3).shape
+        (3, 5)
+    """
+    validate.integer("n", n, at_least=1)
+    validate.integer("resamples", resamples, at_least=1)
+    validate.integer("seed", seed, at_least=0)
+    validate.integer("side", side, at_least=0)
+    return np.random.default_rng([seed, side]).integers(n, size=(resamples, n))
+
+
 def share_above(
     above: Sequence[float] | Values | float,
     below: Sequence[float] | Values | float,
@@ -240,6 +272,44 @@ def share_above(
         raise ValueError(f"paired needs as many values above as below, got {more.size} and {less.size}")
     _draws_allowed(margin, resamples, seed)
     return _share(_means(more, resamples, seed, 0), _means(less, resamples, seed, 0 if paired else 1), margin)
+
+
+def ordered_by_chance(
+    n: int,
+    apart: float,
+    margin: float = MARGIN,
+    level: float = LEVEL,
+    comparisons: int = 400,
+    resamples: int = 500,
+    seed: int = 0,
+) -> float:
+    """How often one of two schemes that are equal is found surely above the other: a share of comparisons.
+
+    The values of both come from one and the same normal distribution.
+
+    Args:
+        n: seeds of each scheme, at least two.
+        apart: standard deviation of the values by seed.
+        margin, level, resamples: see ``share_above`` and ``claim``.
+        comparisons: how many.
+        seed: of the values.
+    Raises:
+        TypeError, ValueError: a number that is none, or is too small; a level that is not above .75 and at most 1.
+    Example:
+        >>> ordered_by_chance(5, 0.001)  # seeds that hardly spread are never further apart than the margin
+        0.0
+    """
+    validate.integer("n", n, at_least=2)
+    validate.integer("comparisons", comparisons, at_least=1)
+    if validate.real("apart", apart) < 0:
+        raise ValueError(f"apart must not be negative, got {apart}")
+    _level_allowed(level)
+    values = np.random.default_rng(seed).normal(0, apart, (comparisons, 2, n))
+    found = [
+        max(share_above(a, b, margin, resamples=resamples), share_above(b, a, margin, resamples=resamples)) >= level
+        for a, b in values
+    ]
+    return float(np.mean(found))
 
 
 def claim(
@@ -362,8 +432,7 @@ def _groups(unordered: NDArray[np.bool_]) -> list[list[int]]:
 
 def _means(values: Values, resamples: int, seed: int, side: int) -> Values:
     """The means (resamples,) of draws with replacement; the two sides of a comparison are drawn independently."""
-    places = np.random.default_rng([seed, side]).integers(values.size, size=(resamples, values.size))
-    return values[places].mean(axis=1)
+    return values[resampled(values.size, resamples, seed, side)].mean(axis=1)
 
 
 def _share(more: Values, less: Values, margin: float) -> float:

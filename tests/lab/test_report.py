@@ -60,7 +60,7 @@ def test_schemes_without_an_order_share_a_letter_and_an_equals_sign():
 
 @pytest.mark.parametrize("task", ["sort", "Copy back"])
 def test_unknown_tasks_are_refused(task):
-    for ask in (lambda: length_at(task, 1), lambda: of_task({}, task), lambda: list(standings({}, task, 8))):
+    for ask in (lambda: length_at(task, 1), lambda: of_task({}, task), lambda: standings({}, task, 8)):
         with pytest.raises(ValueError, match=f"task must be .*{task}"):
             ask()
     with pytest.raises(ValueError, match=r"times must be .*3"):
@@ -73,15 +73,21 @@ def test_standings_name_everybody_once():
         ("Kerple", "induction"): cell("Kerple", *[0.5] * 5),
         ("Shaw", "induction"): cell("Shaw", *[0.9] * 5, met=False),
     }
-    lines = list(standings(found, "induction", 8))
-    assert lines[0] == "induction, 256 tokens"
-    assert lines[1].split()[:2] == ["a", "ALiBi"] and lines[1].endswith("place 1 to 1")
-    assert lines[2].split()[:2] == ["b", "KERPLE"] and lines[2].endswith("place 2 to 2")
-    assert lines[3:] == [
-        "    not trained yet: RoPE, RoPE, position interpolation, RoPE, NTK-aware, RoPE, YaRN, "
+    assert standings(found, "induction", 8).splitlines() == [
+        "**induction, 256 tokens**",
+        "",
+        "| | scheme | mean | seeds | place |",
+        "|---|---|---|---|---|",
+        "| a | ALiBi | 0.900 | 0.900 to 0.900 | 1 |",
+        "| b | KERPLE | 0.500 | 0.500 to 0.500 | 2 |",
+        "",
+        "not trained yet: RoPE, RoPE, position interpolation, RoPE, NTK-aware, RoPE, YaRN, "
         "RoPE, YaRN, fast from 4 turns, RoPE, query temperature, FIRE",
-        "    not trained: the criterion met in 0 of 5 seeds: Shaw",
+        "",
+        "not trained: the criterion met in 0 of 5 seeds: Shaw",
     ]
+    found["Kerple", "induction"] = cell("Kerple", *[0.9] * 5)
+    assert "| a | KERPLE | 0.900 | 0.900 to 0.900 | 1 to 2 |" in standings(found, "induction", 8)
 
 
 def test_a_pair_is_turned_round_if_both_orders_are_sure():

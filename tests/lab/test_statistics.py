@@ -14,7 +14,10 @@ from posenc_lib.lab.statistics import (
     Spread,
     claim,
     distinct_resamples,
+    of_size,
+    ordered_by_chance,
     ranking,
+    resampled,
     share_above,
     spread,
     table,
@@ -105,6 +108,23 @@ def test_schemes_that_are_the_same_are_ordered_as_often_as_the_module_says():
     assert np.mean(np.array(ordered) >= 0.99) == pytest.approx(0.07, abs=0.04)
 
 
+def test_draws_are_places_and_the_two_sides_have_others():
+    first, second = resampled(5, 1000), resampled(5, 1000, side=1)
+    assert first.shape == (1000, 5) and set(np.unique(first)) == set(range(5))
+    assert (first != second).any() and (first != resampled(5, 1000, seed=1)).any()
+    assert (resampled(5, 10) == first[:10]).all()
+    a, b = np.array([0.9, 0.8, 0.7, 0.9, 0.2]), np.array([0.71, 0.83, 0.82, 0.754, 0.7])
+    share = (a[first].mean(1) > b[second].mean(1) + 0.0101).mean()
+    assert share == share_above(a, b, 0.0101, resamples=1000)
+
+
+def test_equal_schemes_are_ordered_by_chance_the_less_the_more_seeds():
+    two, five, twenty = (ordered_by_chance(n, 0.05) for n in (2, 5, 20))
+    assert two > 0.15 > five > 0.04 > twenty
+    assert ordered_by_chance(5, 0.2) > five > ordered_by_chance(5, 0.05, margin=0.05)
+    assert ordered_by_chance(5, 0.05, level=0.99) < five
+
+
 def test_spread():
     assert spread([1.0, 0.2, 0.3]) == Spread(0.5, 0.2, 1.0)
 
@@ -130,6 +150,18 @@ def test_refusals_of_a_comparison(error, said, arguments):
 
 
 def test_refusals_of_the_others():
+    for arguments in ({"n": 0}, {"n": 5, "resamples": 0}, {"n": 5, "seed": -1}, {"n": 5, "side": -1}):
+        name = list(arguments)[-1]
+        with pytest.raises(ValueError, match=f"{name} must be at least"):
+            resampled(**arguments)
+    with pytest.raises(ValueError, match="n must be at least 2, got 1"):
+        ordered_by_chance(1, 0.1)
+    with pytest.raises(ValueError, match="apart must not be negative, got -1"):
+        ordered_by_chance(5, -1)
+    with pytest.raises(ValueError, match="comparisons must be at least 1, got 0"):
+        ordered_by_chance(5, 0.1, comparisons=0)
+    with pytest.raises(ValueError, match="level must be greater than"):
+        ordered_by_chance(5, 0.1, level=0.5)
     with pytest.raises(ValueError, match="n must be at least 1, got 0"):
         distinct_resamples(0)
     for level in (0.75, 1.5):
@@ -189,6 +221,7 @@ def test_what_does_not_belong_to_the_table_is_left_out():
     others.append(Entry(entry().setting | {"task": "sorting"}, entry().result))
     assert table(others, ["Alibi"], ["induction"])["Alibi", "induction"].seeds == ()
     assert table(others, ["Alibi"], ["induction"], large)["Alibi", "induction"].seeds == (0,)
+    assert of_size(others) == [*others[:3]] and of_size(others, large) == [others[3]]
 
 
 @pytest.mark.parametrize(
