@@ -576,18 +576,18 @@ def test_a_file_of_mistral_with_kinds_is_one_of_ministral(tmp_path):
 
 
 def edited_files():
-    """The edits that notebook 18 shows of the file of SmolLM3, each alone and with others, its widths divided by 16."""
+    """What the steps of notebook 18 make of the file of SmolLM3, its widths divided by 16."""
     cells = json.loads((NOTEBOOKS / "18_in_use.ipynb").read_text())["cells"]
-    source = next("".join(cell["source"]) for cell in cells if "EDITS = {" in "".join(cell["source"]))
-    found = {"public_models": public_models}
-    exec(source[source.index("MODELS =") : source.index("TEXT =")], found)
-    for line, value in found["EDITS"].items():
-        for others in ({}, found["OTHERS"].get(line)):
-            if others is not None:
-                file = found["config"] | others | {line: value}
-                file |= {"hidden_size": file["hidden_size"] // 16, "vocab_size": 50, "torch_dtype": "float32"}
-                file |= {"sliding_window": 5} if file["sliding_window"] else {}
-                yield pytest.param(file, id=line + " with others" * bool(others))
+    source = next("".join(cell["source"]) for cell in cells if "STEPS = [" in "".join(cell["source"]))
+    found = {"MODELS": {row["model"]: row["config"] for row in public_models()}}
+    exec(source[source.index("config =") : source.index("TEXT =")], found)
+    for change, before, _ in found["STEPS"]:
+        file = found["config"] | before | change
+        file = {line: value for line, value in file.items() if value != found["DELETED"]}
+        file |= {"hidden_size": file["hidden_size"] // 16, "vocab_size": 50, "torch_dtype": "float32"}
+        file |= {"sliding_window": 5} if file["sliding_window"] else {}
+        said = [f"{line} {str(value)[:20]}" for line, value in (change | before).items()]
+        yield pytest.param(file, id=", ".join(said))
 
 
 @torch.no_grad()
