@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import torch
 
 from posenc_lib import validate
@@ -233,6 +234,30 @@ def standings(cells: Cells, task: str, times: int) -> str:
     for reason in sorted(set(reasons.values())):
         lines += ["", f"{reason}: {', '.join(name_of(scheme) for scheme in reasons if reasons[scheme] == reason)}"]
     return "\n".join(lines)
+
+
+def explained(values: Sequence[float], groups: Sequence[object]) -> float:
+    """The share of the variance of some values that lies between the means of their groups, from 0 to 1.
+
+    It grows with the number of groups even where these mean nothing: k groups of n values explain (k - 1) / (n - 1) on
+    average then.
+
+    Args:
+        values: at least two, not all the same.
+        groups: of each value, the name of its group.
+    Raises:
+        ValueError: fewer than two values, another number of groups, values that do not vary.
+    Example:
+        >>> explained([0.0, 0.0, 1.0, 1.0], ["a", "a", "b", "b"]), explained([0.0, 1.0, 0.0, 1.0], ["a", "a", "b", "b"])
+        (1.0, 0.0)
+    """
+    if len(values) < 2 or len(groups) != len(values):
+        raise ValueError(f"groups must name one for each of at least two values, got {len(groups)} and {len(values)}")
+    array, of = np.asarray(values, dtype=np.float64), np.asarray([str(group) for group in groups])
+    if np.ptp(array) == 0:
+        raise ValueError(f"values must vary, got {array[0]} throughout")
+    means = np.array([array[of == group].mean() for group in of])
+    return float(means.var() / array.var())
 
 
 def turned_round(cells: Cells, times: Sequence[int] = TIMES) -> dict[tuple[str, str], list[tuple[str, int]]]:

@@ -1,9 +1,11 @@
 """Results in words: a number has its spread, and what is not trained has its reason and no number."""
 
+import numpy as np
 import pytest
 
 from posenc_lib.lab.contest import RATES, RATES_SEED, Entry, Size, run
 from posenc_lib.lab.report import (
+    explained,
     guessing,
     in_groups,
     length_at,
@@ -88,6 +90,20 @@ def test_standings_name_everybody_once():
     ]
     found["Kerple", "induction"] = cell("Kerple", *[0.9] * 5)
     assert "| a | KERPLE | 0.900 | 0.900 to 0.900 | 1 to 2 |" in standings(found, "induction", 8)
+
+
+def test_groups_explain_the_variance_between_their_means():
+    assert explained([1.0, 3.0, 5.0, 7.0], "aabb") == pytest.approx(0.8)
+    assert explained([1.0, 3.0, 5.0, 7.0], "abba") == pytest.approx(0.0)
+    assert explained([1.0, 3.0, 5.0, 7.0], "abcd") == 1.0
+    values = np.random.default_rng(0).normal(size=(2000, 12))
+    assert np.mean([explained(v, "aaabbbcccddd") for v in values]) == pytest.approx(3 / 11, abs=0.02)
+    with pytest.raises(ValueError, match="groups must name one for each of at least two values, got 1 and 2"):
+        explained([1.0, 2.0], "a")
+    with pytest.raises(ValueError, match=r"groups must name .*got 1 and 1"):
+        explained([1.0], "a")
+    with pytest.raises(ValueError, match=r"values must vary, got 2\.0 throughout"):
+        explained([2.0, 2.0], "ab")
 
 
 def test_a_pair_is_turned_round_if_both_orders_are_sure():
