@@ -134,7 +134,7 @@ def who_remains(cells: Cells, rows: Rows, others: Others, needs: Needs) -> list[
         Rotary True remains
     """
     task, n, far = needs.checked().task, length_at(needs.task, needs.times), length_at(needs.task, TIMES[-1])
-    trained = {cell.scheme: cell for cell in of_task(cells, task, extended=False) if cell.untrained() is None}
+    trained = {cell.scheme: cell for cell in of_task(cells, task) if cell.untrained() is None}
     part = {scheme for scheme, _ in cells}
     rows = {s: row for s, row in rows.items() if s in part}
     faults = {s: excluded(cells.get((s, task)), row, needs) for s, row in rows.items()}

@@ -150,6 +150,16 @@ def test_the_order_stays_whatever_is_needed_and_who_is_excluded_takes_no_place(r
     assert [one.spread.mean for one in standings] == pytest.approx([0.9, 0.5, 0.4, 0.2])
 
 
+def test_who_has_no_result_comes_last_by_reasons_whatever_the_measure(rows):
+    found = cells("next character", (64, 128, 256, 512), Fox=9.0, Alibi=1.0, Rotary=3.0)
+    text = "next character"
+    found["Alibi", text] = found["Alibi", text]._replace(met=(True, True, False, True, True))
+    found |= table([], ["Kerple", "MRope"], [text])
+    standings = who_remains(found | table([], ["MRope"], ["grid"]), rows, {}, Needs(text))
+    assert [one.scheme for one in standings] == ["Rotary", "Fox", "Kerple", "Alibi", "MRope"]
+    assert [one.spread is None for one in standings] == [False, False, True, True, True]
+
+
 def test_fewer_bits_are_better(rows):
     found = cells("next character", (64, 128, 256, 512), Shaw=2.0, Rotary=3.0)
     standings = who_remains(found, rows, {}, Needs("next character", 2))

@@ -1,5 +1,7 @@
 """Tables and folded text below a cell."""
 
+import re
+
 import pytest
 from IPython.display import Markdown
 
@@ -16,8 +18,9 @@ def test_what_would_end_an_entry_or_a_row_is_written_so_that_it_does_not():
 
 
 def test_a_table_refuses_rows_that_do_not_fit():
-    with pytest.raises(ValueError, match=r"rows must have 2 entries each.*\[1\]"):
-        markdown_table(["a", "b"], [[1, 2], [1]])
+    for row in ([1], [1, 2, 3]):
+        with pytest.raises(ValueError, match=f"rows must have 2 entries each.*{re.escape(str(row))}"):
+            markdown_table(["a", "b"], [[1, 2], row])
     with pytest.raises(ValueError, match="heads must name at least one column"):
         markdown_table([], [])
 
