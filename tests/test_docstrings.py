@@ -64,7 +64,7 @@ def public() -> dict[str, object]:
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]
     found += [statistics.share_above, statistics.claim, statistics.ranking]
     found += [statistics.of_size, statistics.resampled, statistics.ordered_by_chance, claims.listed]
-    found += [report.explained]
+    found += [report.explained, report.shuffled]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]
     return {

@@ -218,11 +218,13 @@ class Question(NamedTuple):
 
     asks: the question.
     take: what to use after a yes, in lines.
+    plain: the same in a kernel that takes no bias.
     evidence: lines made of the results and the practitioner's table.
     """
 
     asks: str
     take: Told
+    plain: Told
     evidence: Told
 
 
@@ -326,13 +328,23 @@ def all_of(*several: Told) -> Told:
     return lambda cells, rows, others: [line for one in several for line in one(cells, rows, others)]
 
 
-def without_bias(task: str, times: int) -> Told:
-    """The answer for a kernel that takes no bias: who of those that add nothing to scores shares the first place."""
+def without_bias(times: int, *tasks: str, mask: str = "causal") -> Told:
+    """The answer in a kernel that takes no bias: of those that add nothing to scores, who is first in all tasks.
+
+    Args:
+        times: one of ``TIMES``.
+        tasks: some of ``TASKS``.
+        mask: one of ``MASKS``.
+    """
 
     def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
-        standings = who_remains(cells, rows, others, Needs(task, times, "Flash, without a bias"))
-        first = ", ".join(name_of(s.scheme) for s in standings if s.first)
-        return [f"who adds nothing to scores; first of these on {task} at {times} x: {first or 'not known yet'}"]
+        needs = [Needs(task, times, "Flash, without a bias", mask) for task in tasks]
+        first = [[s.scheme for s in who_remains(cells, rows, others, one) if s.first] for one in needs]
+        fit = [s for s in first[0] if all(s in group for group in first)]
+        if fit or not all(first):
+            return [", ".join(map(name_of, fit)) or "not known yet"]
+        named = (f"{task} {', '.join(map(name_of, group))}" for task, group in zip(tasks, first, strict=True))
+        return [f"nobody in all of these; first in {'; in '.join(named)}"]
 
     return lines
 
@@ -342,16 +354,19 @@ PATH = (
     Question(
         "Do you go on with a model that somebody has trained?",
         words("what it was trained with; if that is RoPE and texts grow, rescale (notebook 14), and test: it may cost"),
+        words("the same"),
         all_of(*(measured(task, 4, *RESCALED, first=False) for task in ("induction", "flip-flop", "copy back"))),
     ),
     Question(
         "Do the tokens stand on a grid, or in pictures between texts?",
         best(8, "grid"),
+        without_bias(8, "grid"),
         all_of(trained("grid"), measured("grid", 8, "AxialRotary", "MRope", "Rotary"), in_use("MRope")),
     ),
     Question(
         "Does a token see both sides, without a mask?",
         best(1, "reverse", sides=("both",)),
+        without_bias(1, "reverse", mask="both, without a mask"),
         all_of(
             told_sides("Rotary", "T5Bias", "Sinusoidal", "Alibi", "Kerple"),
             measured("reverse", 1, "Rotary", "T5Bias", "Alibi", "Kerple"),
@@ -361,31 +376,37 @@ PATH = (
     Question(
         "Is the cache of keys your limit?",
         words("decoupled RoPE, as DeepSeek has it (notebook 18)"),
+        words("the same"),
         all_of(in_use("DecoupledRotary"), kernels("DecoupledRotary")),
     ),
     Question(
         "Longer texts than in training: must it find a word wherever it stands?",
         best(8, "passkey", "look-up"),
+        without_bias(8, "passkey", "look-up"),
         all_of(*(measured(task, 8, "Alibi", "Kerple", "T5Bias", "Rotary") for task in ("passkey", "look-up"))),
     ),
     Question(
         "Longer texts: must it point so many places back?",
         best(8, "copy back"),
+        without_bias(8, "copy back"),
         all_of(measured("copy back", 8, "T5Bias", "Rotary", "Alibi"), kernels_of_first("copy back", 8)),
     ),
     Question(
         "Longer texts: must it keep a state that the text sets, among much that it should ignore?",
         best(8, "flip-flop"),
+        without_bias(8, "flip-flop"),
         measured("flip-flop", 8, "Shaw", "Kerple", "T5Bias", "Alibi", "Rotary"),
     ),
     Question(
         "Longer texts, and it is language, where most of the help is near?",
         best(8, "next character"),
+        without_bias(8, "next character"),
         measured("next character", 8, "Shaw", "T5Bias", "Alibi", "Rotary", "Sinusoidal"),
     ),
     Question(
-        "Must it run in a kernel that takes no bias?",
-        without_bias("next character", 1),
+        "Texts no longer than in training, and it is language?",
+        best(1, "next character"),
+        without_bias(1, "next character"),
         all_of(
             kernels("Rotary", "XPos", "Sinusoidal"),
             measured("next character", 1, "Rotary", "XPos", "Sinusoidal", "Learned"),
@@ -396,14 +417,16 @@ PATH = (
     Question(
         "None of these?",
         words("RoPE: most models have it, and what fails beyond the training length is known (notebook 14)"),
+        words("the same"),
         all_of(in_use("Rotary"), at_home("Rotary")),
     ),
 )
 
 
-def questions(cells: Cells, rows: Rows, others: Others) -> list[tuple[int, str, str]]:
-    """The path in rows: number, question, and the answer to whoever says yes."""
-    return [(n, q.asks, " ".join(q.take(cells, rows, others))) for n, q in enumerate(PATH, start=1)]
+def questions(cells: Cells, rows: Rows, others: Others) -> list[tuple[int, str, str, str]]:
+    """The path in rows: number, question, the answer to whoever says yes, and that in a kernel that takes no bias."""
+    given = cells, rows, others
+    return [(n, q.asks, " ".join(q.take(*given)), " ".join(q.plain(*given))) for n, q in enumerate(PATH, start=1)]
 
 
 def evidence(cells: Cells, rows: Rows, others: Others) -> Iterator[str]:

@@ -260,6 +260,30 @@ def explained(values: Sequence[float], groups: Sequence[object]) -> float:
     return float(means.var() / array.var())
 
 
+def shuffled(values: Sequence[float], groups: Sequence[object], shuffles: int = 1000) -> tuple[float, float]:
+    """What groups explain, see :func:`explained`, when their names are dealt out anew by chance.
+
+    Args:
+        values, groups: as there.
+        shuffles: at least one.
+    Returns:
+        The mean of what is explained, and the share of shuffles that explain as much as the names where they stand.
+    Raises:
+        ValueError: as there; fewer than one shuffle.
+    Example:
+        >>> chance, as_much = shuffled([0.0, 0.1, 0.2, 0.8, 0.9, 1.0], "aaabbb")
+        >>> round(chance, 1), as_much < 0.15
+        (0.2, True)
+    """
+    validate.integer("shuffles", shuffles, at_least=1)
+    stands = explained(values, groups)
+    member = np.asarray([[group == name for name in dict.fromkeys(groups)] for group in groups], dtype=np.float64)
+    array = np.asarray(values, dtype=np.float64)
+    drawn = np.random.default_rng(0).permuted(np.tile(array - array.mean(), (shuffles, 1)), axis=1)
+    shares = ((drawn @ member) ** 2 / member.sum(0)).sum(1) / (array.var() * len(array))
+    return float(shares.mean()), float((shares >= stands - 1e-9).mean())
+
+
 def turned_round(cells: Cells, times: Sequence[int] = TIMES) -> dict[tuple[str, str], list[tuple[str, int]]]:
     """Where which scheme is surely above which, for all pairs that somewhere stand the one and somewhere the other way.
 

@@ -41,8 +41,9 @@ def test_ten_questions_with_an_answer_and_evidence_each(rows):
     assert len(PATH) <= 10
     for number, question in enumerate(PATH, start=1):
         proofs = question.evidence(table([]), rows, {})
-        assert answers[number - 1] == (number, question.asks, " ".join(question.take(table([]), rows, {})))
-        assert proofs and answers[number - 1][2]
+        said = [" ".join(told(table([]), rows, {})) for told in (question.take, question.plain)]
+        assert all(said) and answers[number - 1] == (number, question.asks, *said)
+        assert proofs
         start = lines.index(f"{number}. {question.asks}")
         assert lines[start + 1 : start + 1 + len(proofs)] == [f"   - {line}" for line in proofs]
     assert len(lines) == len(PATH) + sum(line.startswith("   - ") for line in lines)
@@ -93,10 +94,19 @@ def test_at_home(rows):
 
 def test_the_answer_for_a_kernel_without_a_bias_is_who_is_first_of_those_that_add_none(rows):
     found = cells(Rotary=0.5, XPos=0.3, Alibi=0.9, T5Bias=0.9)
-    assert without_bias("copy back", 8)(found, rows, {}) == [
-        "who adds nothing to scores; first of these on copy back at 8 x: RoPE"
+    assert without_bias(8, "copy back")(found, rows, {}) == ["RoPE"]
+    assert without_bias(8, "copy back")(table([]), rows, {}) == ["not known yet"]
+    other = cells("look-up", Rotary=0.5, XPos=0.9)
+    assert without_bias(8, "copy back", "look-up")(found | other, rows, {}) == [
+        "nobody in all of these; first in copy back RoPE; in look-up xPos"
     ]
-    assert without_bias("copy back", 8)(table([]), rows, {})[0].endswith(": not known yet")
+    assert without_bias(8, "copy back", "look-up")(found, rows, {}) == ["not known yet"]
+
+
+def test_without_a_bias_and_a_mask_those_remain_that_tell_both_sides(rows):
+    level = cells("reverse", (12, 24, 48, 96), Rotary=0.5, NoPosition=0.9)
+    assert without_bias(1, "reverse")(level, rows, {}) == ["none"]
+    assert without_bias(1, "reverse", mask="both, without a mask")(level, rows, {}) == ["RoPE"]
 
 
 FLASH, FLEX, ONE_MASK = (kernel for kernel in KERNELS if kernel != "any kernel")

@@ -15,6 +15,7 @@ from posenc_lib.lab.report import (
     other_rates,
     rivals,
     said,
+    shuffled,
     standings,
     survives,
     turned_round,
@@ -167,3 +168,20 @@ def test_an_order_survives_if_the_worst_rate_of_one_is_above_the_best_of_the_oth
     }
     assert survives(bits, {}, "next character", 8, "Alibi", "Fire")
     assert not survives(bits, {}, "next character", 8, "Fire", "Alibi")
+
+
+def test_shuffled_names_explain_what_chance_explains():
+    values, groups = np.random.default_rng(0).normal(size=12), "aaabbbcccddd"
+    chance, as_much = shuffled(values, groups)
+    assert chance == pytest.approx(3 / 11, abs=0.02)
+    assert 0.02 < as_much < 0.98
+    shares = [explained(np.random.default_rng(n).permutation(values), groups) for n in range(400)]
+    assert chance == pytest.approx(np.mean(shares), abs=0.03)
+    assert as_much == pytest.approx(np.mean(np.array(shares) >= explained(values, groups)), abs=0.08)
+
+
+def test_groups_that_stand_apart_are_beaten_by_no_shuffle():
+    assert shuffled([0.0, 0.1, 0.2, 0.3, 5.0, 5.1, 5.2, 5.3], "aaaabbbb")[1] < 0.06
+    assert shuffled([1.0, 2.0, 3.0], "abc") == (1.0, 1.0)
+    with pytest.raises(ValueError, match="shuffles must be at least 1"):
+        shuffled([1.0, 2.0], "ab", shuffles=0)
