@@ -1,7 +1,7 @@
 """What notebook 20 says of the results of a contest, as statements that a file bears out or does not.
 
 A statement compares means. It is *sure* if it holds in at least 95 % of the resamples of seeds; a scheme that is not
-trained cannot be asked. Nothing here is true by itself: :func:`say` asks the cells it is given.
+trained cannot be asked. Nothing here is true by itself: the cells are asked.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 
 from posenc_lib.lab.contest import SEEDS
 from posenc_lib.lab.report import Cells, Others, at_rates
-from posenc_lib.lab.statistics import LEVEL, MARGIN, Values, claim, share_above
+from posenc_lib.lab.statistics import LEVEL, MARGIN, Values, share_above
 from posenc_lib.lab.trial import TIMES
 
 Side = float | tuple[str, int]
@@ -111,27 +111,6 @@ def whatever_rate(statement: Statement, cells: Cells, others: Others) -> bool | 
     if len(above) == len(below) == 1:
         return None
     return min(above) > max(below) + statement.margin
-
-
-def holds(statement: Statement, cells: Cells, n_seeds: int = len(SEEDS)) -> bool | None:
-    """Print a statement with its numbers; whether it is sure, None if it cannot be asked."""
-    if (reason := why_not(statement, cells, n_seeds)) is not None:
-        print(f"{statement.words}: cannot be asked ({reason})")
-        return None
-    above, below = (values(side, statement.task, cells) for side in (statement.above, statement.below))
-    return claim(statement.words, above, below, statement.margin)
-
-
-def say(topic: str, cells: Cells, statements: Iterable[Statement] | None = None) -> list[bool | None]:
-    """Print the statements of one topic; what each came to.
-
-    Raises:
-        ValueError: a topic without a statement.
-    """
-    mine = [s for s in (STATEMENTS if statements is None else statements) if s.topic == topic]
-    if not mine:
-        raise ValueError(f"topic must be one of {sorted({s.topic for s in STATEMENTS})}, got {topic!r}")
-    return [holds(statement, cells) for statement in mine]
 
 
 def listed(cells: Cells, others: Others, statements: Iterable[Statement] | None = None) -> str:
