@@ -21,7 +21,7 @@ Told = Callable[[Cells, Rows, Others], list[str]]
 
 KERNELS: dict[str, Callable[[Fused], bool]] = {
     "any kernel": lambda fused: True,
-    "Flash, without a bias": lambda fused: fused.flash == "yes",
+    "Flash, slopes at most": lambda fused: fused.flash != "no",
     "Flex, with a score_mod": lambda fused: fused.flex != "no",
     "SDPA, one mask for all texts": lambda fused: fused.sdpa == "yes",
 }
@@ -89,11 +89,11 @@ def excluded(cell: Cell | None, row: Practice, needs: Needs) -> tuple[str, str]:
         >>> from posenc_lib.lab.choosing import Needs
         >>> from posenc_lib.lab.practice import practice
         >>> from posenc_lib.lab.statistics import Cell
-        >>> row, needs = practice("Alibi"), Needs("induction", kernel="Flash, without a bias")
-        >>> excluded(Cell("Alibi", "induction", (0, 1), (True, False), {}), row, needs)
+        >>> row, needs = practice("T5Bias"), Needs("induction", kernel="Flash, slopes at most")
+        >>> excluded(Cell("T5Bias", "induction", (0, 1), (True, False), {}), row, needs)
         ('training', 'not trained: met in 1 of 2 seeds')
-        >>> excluded(Cell("Alibi", "induction", (0, 1, 2, 3, 4), (True,) * 5, {}), row, needs)
-        ('kernel', 'needs slopes')
+        >>> excluded(Cell("T5Bias", "induction", (0, 1, 2, 3, 4), (True,) * 5, {}), row, needs)
+        ('kernel', 'needs a bias')
     """
     needs.checked()
     if cell is None:
@@ -126,11 +126,11 @@ def who_remains(cells: Cells, rows: Rows, others: Others, needs: Needs) -> list[
         >>> from posenc_lib.lab.practice import practice
         >>> from posenc_lib.lab.statistics import Cell
         >>> seeds, met = (0, 1, 2, 3, 4), (True,) * 5
-        >>> a, b = (Cell(s, "induction", seeds, met, {256: (v,) * 5}) for s, v in (("Alibi", 0.9), ("Rotary", 0.5)))
-        >>> cells, rows = {(c.scheme, c.task): c for c in (a, b)}, {s: practice(s) for s in ("Alibi", "Rotary")}
-        >>> for one in who_remains(cells, rows, {}, Needs("induction", 8, "Flash, without a bias")):
+        >>> a, b = (Cell(s, "induction", seeds, met, {256: (v,) * 5}) for s, v in (("T5Bias", 0.9), ("Rotary", 0.5)))
+        >>> cells, rows = {(c.scheme, c.task): c for c in (a, b)}, {s: practice(s) for s in ("T5Bias", "Rotary")}
+        >>> for one in who_remains(cells, rows, {}, Needs("induction", 8, "Flash, slopes at most")):
         ...     print(one.scheme, one.first, one.reason or "remains")
-        Alibi False needs slopes
+        T5Bias False needs a bias
         Rotary True remains
     """
     task, n, far = needs.checked().task, length_at(needs.task, needs.times), length_at(needs.task, TIMES[-1])
@@ -218,13 +218,13 @@ class Question(NamedTuple):
 
     asks: the question.
     take: what to use after a yes, in lines.
-    plain: the same in a kernel that takes no bias.
+    flash: the same in FlashAttention, which adds nothing to scores but slopes.
     evidence: lines made of the results and the practitioner's table.
     """
 
     asks: str
     take: Told
-    plain: Told
+    flash: Told
     evidence: Told
 
 
@@ -328,8 +328,8 @@ def all_of(*several: Told) -> Told:
     return lambda cells, rows, others: [line for one in several for line in one(cells, rows, others)]
 
 
-def without_bias(times: int, *tasks: str, mask: str = "causal") -> Told:
-    """The answer in a kernel that takes no bias: of those that add nothing to scores, who is first in all tasks.
+def in_flash(times: int, *tasks: str, mask: str = "causal") -> Told:
+    """The answer in FlashAttention: of those that add slopes at most, who is first in all of these tasks.
 
     Args:
         times: one of ``TIMES``.
@@ -338,7 +338,7 @@ def without_bias(times: int, *tasks: str, mask: str = "causal") -> Told:
     """
 
     def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
-        needs = [Needs(task, times, "Flash, without a bias", mask) for task in tasks]
+        needs = [Needs(task, times, "Flash, slopes at most", mask) for task in tasks]
         first = [[s.scheme for s in who_remains(cells, rows, others, one) if s.first] for one in needs]
         fit = [s for s in first[0] if all(s in group for group in first)]
         if fit or not all(first):
@@ -360,13 +360,13 @@ PATH = (
     Question(
         "Do the tokens stand on a grid, or in pictures between texts?",
         best(8, "grid"),
-        without_bias(8, "grid"),
+        in_flash(8, "grid"),
         all_of(trained("grid"), measured("grid", 8, "AxialRotary", "MRope", "Rotary"), in_use("MRope")),
     ),
     Question(
         "Does a token see both sides, without a mask?",
         best(1, "reverse", sides=("both",)),
-        without_bias(1, "reverse", mask="both, without a mask"),
+        in_flash(1, "reverse", mask="both, without a mask"),
         all_of(
             told_sides("Rotary", "T5Bias", "Sinusoidal", "Alibi", "Kerple"),
             measured("reverse", 1, "Rotary", "T5Bias", "Alibi", "Kerple"),
@@ -382,31 +382,31 @@ PATH = (
     Question(
         "Longer texts than in training: must it find a word wherever it stands?",
         best(8, "passkey", "look-up"),
-        without_bias(8, "passkey", "look-up"),
+        in_flash(8, "passkey", "look-up"),
         all_of(*(measured(task, 8, "Alibi", "Kerple", "T5Bias", "Rotary") for task in ("passkey", "look-up"))),
     ),
     Question(
         "Longer texts: must it point so many places back?",
         best(8, "copy back"),
-        without_bias(8, "copy back"),
+        in_flash(8, "copy back"),
         all_of(measured("copy back", 8, "T5Bias", "Rotary", "Alibi"), kernels_of_first("copy back", 8)),
     ),
     Question(
         "Longer texts: must it keep a state that the text sets, among much that it should ignore?",
         best(8, "flip-flop"),
-        without_bias(8, "flip-flop"),
+        in_flash(8, "flip-flop"),
         measured("flip-flop", 8, "Shaw", "Kerple", "T5Bias", "Alibi", "Rotary"),
     ),
     Question(
         "Longer texts, and it is language, where most of the help is near?",
         best(8, "next character"),
-        without_bias(8, "next character"),
+        in_flash(8, "next character"),
         measured("next character", 8, "Shaw", "T5Bias", "Alibi", "Rotary", "Sinusoidal"),
     ),
     Question(
         "Texts no longer than in training, and it is language?",
         best(1, "next character"),
-        without_bias(1, "next character"),
+        in_flash(1, "next character"),
         all_of(
             kernels("Rotary", "XPos", "Sinusoidal"),
             measured("next character", 1, "Rotary", "XPos", "Sinusoidal", "Learned"),
@@ -424,9 +424,9 @@ PATH = (
 
 
 def questions(cells: Cells, rows: Rows, others: Others) -> list[tuple[int, str, str, str]]:
-    """The path in rows: number, question, the answer to whoever says yes, and that in a kernel that takes no bias."""
+    """The path in rows: number, question, the answer to whoever says yes, and that in FlashAttention."""
     given = cells, rows, others
-    return [(n, q.asks, " ".join(q.take(*given)), " ".join(q.plain(*given))) for n, q in enumerate(PATH, start=1)]
+    return [(n, q.asks, " ".join(q.take(*given)), " ".join(q.flash(*given))) for n, q in enumerate(PATH, start=1)]
 
 
 def evidence(cells: Cells, rows: Rows, others: Others) -> Iterator[str]:

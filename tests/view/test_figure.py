@@ -1,5 +1,7 @@
 """A figure is shown with words; its digest notices what was drawn and nothing else."""
 
+import io
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -293,3 +295,17 @@ def test_style_is_large_and_safe_for_colour_blind_readers():
     assert plt.rcParams["axes.prop_cycle"].by_key()["color"] == list(figure.COLORS)
     assert len(set(figure.COLORS)) == 7
     assert plt.rcParams["image.interpolation"] == "nearest"
+
+
+def test_a_palette_makes_a_picture_of_thin_lines_smaller_and_hardly_another():
+    fig, ax = plt.subplots()
+    for n in range(60):
+        ax.plot([0, 1], [n, 60 - n], color=plt.get_cmap("viridis")(n / 60), lw=1)
+    fig.canvas.draw()
+    whole, small = figure.png(fig, compress_level=9), figure.png(fig, compress_level=9, palette=True)
+    plt.close(fig)
+    assert len(small) < 0.6 * len(whole)
+    pictures = [Image.open(io.BytesIO(data)) for data in (whole, small)]
+    assert pictures[1].mode == "P" and len(pictures[1].getcolors()) <= 256
+    one, other = (np.asarray(picture.convert("RGB"), dtype=float) for picture in pictures)
+    assert np.abs(one - other).mean() < 3
