@@ -1,8 +1,13 @@
 """How Sphinx builds the pages that build_site.py prepares."""
 
+import base64
+import hashlib
 import re
 import sys
 from pathlib import Path
+
+import nbformat
+from docutils import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -47,6 +52,22 @@ def bars(app, what, name, thing, options, lines: list[str]) -> None:
             lines[n] = "``".join(part if k % 2 else part.replace("|", r"\|") for k, part in enumerate(parts))
 
 
+def say_what_pictures_show(app, doctree) -> None:
+    """Give each picture of a notebook, whose file is named by its digest, its alt text; load it when it is near."""
+    source = app.env.doc2path(app.env.current_document.docname)
+    if source.suffix != ".ipynb":
+        return
+    outputs = [out for cell in nbformat.read(source, as_version=4).cells for out in cell.get("outputs", ())]
+    alts = {
+        hashlib.sha256(base64.b64decode(out.data["image/png"])).hexdigest(): out.metadata["image/png"]["alt"]
+        for out in outputs
+        if "image/png" in out.get("data", {})
+    }
+    for image in doctree.findall(nodes.image):
+        image["alt"], image["loading"] = alts[Path(image["uri"]).stem], "lazy"
+
+
 def setup(app) -> None:
     """What Sphinx calls."""
     app.connect("autodoc-process-docstring", bars)
+    app.connect("doctree-read", say_what_pictures_show)

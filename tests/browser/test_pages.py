@@ -83,6 +83,8 @@ def test_it_weighs_little(page, site, name):
 
 
 def test_it_can_be_read_by_everybody(page, browser, site, name):
+    said = page.page.evaluate("[...document.images].map(i => i.alt)")
+    assert [alt for alt in said if " " not in alt] == []
     assert page.violations(contrast=name in COLOURED) == []
     if name in COLOURED:
         dark = StaticPage(browser, site / f"{name}.html", viewport={"width": 360, "height": 740}, color_scheme="dark")
