@@ -147,8 +147,8 @@ def who_remains(cells: Cells, rows: Rows, others: Others, needs: Needs) -> list[
 
     def order(s: str) -> tuple[str, float, str]:
         mean = spread(trained[s].at(far)).mean if s in trained else 0.0
-        _, untrained = excluded(cells.get((s, task)), rows[s], Needs(task))
-        return untrained, mean if TASKS[task].bits else -mean, s
+        fault, reason = faults[s]
+        return reason if fault in ("task", "training") else "", mean if TASKS[task].bits else -mean, s
 
     return [
         Standing(s, *faults[s], spread(trained[s].at(n)) if s in trained else None, s in first, perhaps(s))

@@ -253,11 +253,9 @@ def explained(values: Sequence[float], groups: Sequence[object]) -> float:
     """
     if len(values) < 2 or len(groups) != len(values):
         raise ValueError(f"groups must name one for each of at least two values, got {len(groups)} and {len(values)}")
-    array, of = np.asarray(values, dtype=np.float64), np.asarray([str(group) for group in groups])
-    if np.ptp(array) == 0:
-        raise ValueError(f"values must vary, got {array[0]} throughout")
-    means = np.array([array[of == group].mean() for group in of])
-    return float(means.var() / array.var())
+    if np.ptp(values) == 0:
+        raise ValueError(f"values must vary, got {values[0]} throughout")
+    return float(_between(np.asarray([values], dtype=np.float64), groups)[0])
 
 
 def shuffled(values: Sequence[float], groups: Sequence[object], shuffles: int = 1000) -> tuple[float, float]:
@@ -277,11 +275,16 @@ def shuffled(values: Sequence[float], groups: Sequence[object], shuffles: int = 
     """
     validate.integer("shuffles", shuffles, at_least=1)
     stands = explained(values, groups)
-    member = np.asarray([[group == name for name in dict.fromkeys(groups)] for group in groups], dtype=np.float64)
-    array = np.asarray(values, dtype=np.float64)
-    drawn = np.random.default_rng(0).permuted(np.tile(array - array.mean(), (shuffles, 1)), axis=1)
-    shares = ((drawn @ member) ** 2 / member.sum(0)).sum(1) / (array.var() * len(array))
+    drawn = np.random.default_rng(0).permuted(np.tile(np.asarray(values, dtype=np.float64), (shuffles, 1)), axis=1)
+    shares = _between(drawn, groups)
     return float(shares.mean()), float((shares >= stands - 1e-9).mean())
+
+
+def _between(rows: np.ndarray, groups: Sequence[object]) -> np.ndarray:
+    """Of each row (R, n) the share of its variance between the means of groups, (R,)."""
+    member = np.asarray([[group == name for name in dict.fromkeys(groups)] for group in groups], dtype=np.float64)
+    rows = rows - rows.mean(1, keepdims=True)
+    return ((rows @ member) ** 2 / member.sum(0)).sum(1) / (rows**2).sum(1)
 
 
 def turned_round(cells: Cells, times: Sequence[int] = TIMES) -> dict[tuple[str, str], list[tuple[str, int]]]:

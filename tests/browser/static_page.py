@@ -33,7 +33,8 @@ class StaticPage:
         self.page.goto(path.as_uri())
         self.page.wait_for_function("!window.MathJax?.startup || MathJax.startup.promise.then(() => true)")
         # the layer of an explorer gets its address when its background is there; until then it counts as complete
-        self.page.wait_for_function("[...document.images].every(image => image.getAttribute('src') && image.complete)")
+        shown = "image.getAttribute('src') && (image.complete || image.loading === 'lazy')"  # when it comes into view
+        self.page.wait_for_function(f"[...document.images].every(image => {shown})")
         self.explorers = [Recorded(box) for box in self.page.locator(".posenc-explorer").all()]
 
     def files(self) -> set[Path]:
