@@ -194,12 +194,9 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement("map", "induction, 8 x: Shaw below .4", "induction", 0.4, ("Shaw", 8)),
     Statement("map", "grid, 8 x: axial RoPE above T5", "grid", ("AxialRotary", 8), ("T5Bias", 8)),
     Statement("map", "passkey, 8 x: T5 above learned", "passkey", ("T5Bias", 8), ("Learned", 8)),
-    Statement("learned", "ceiling: learned needs more bits than sinusoidal", TEXT, ("Learned", 1), ("Sinusoidal", 1)),
     Statement("learned", "ceiling: RoPE needs more bits than Shaw", TEXT, ("Rotary", 1), ("Shaw", 1)),
     Statement("learned", "ceiling: ALiBi needs more bits than T5", TEXT, ("Alibi", 1), ("T5Bias", 1)),
-    Statement(
-        "learned", "beyond, 8 x: sinusoidal needs more bits than learned", TEXT, ("Sinusoidal", 8), ("Learned", 8)
-    ),
+    Statement("learned", "beyond, 8 x: learned needs more bits than none", TEXT, ("Learned", 8), ("NoPosition", 8)),
     Statement("learned", "beyond, 8 x: RoPE needs more bits than Shaw", TEXT, ("Rotary", 8), ("Shaw", 8)),
     Statement("learned", "beyond, 8 x, passkey: ALiBi above Shaw", "passkey", ("Alibi", 8), ("Shaw", 8)),
     Statement(

@@ -87,8 +87,8 @@ def run(scheme: str, task: str, seed: int, rate: float, size: Size = SMALL) -> d
 def best_rate(task: str, results: dict[float, dict[str, Any]], maximum: int | None = None) -> float:
     """The least rate that met the criterion before the maximum of updates; where none did, that with the smallest loss.
 
-    A greater rate may have the smaller loss on one seed and fail on another. Of text it is the loss alone, which may be
-    flat where it is not low. Ties go to the least.
+    A greater rate may have the smaller loss on one seed and fail on another. Of text it is the loss alone, after the
+    same updates at every rate. Ties go to the least.
 
     Args:
         task: one of ``TASKS``.
