@@ -110,21 +110,41 @@ def other_rates(found: Iterable[Entry], size: Size = SMALL) -> dict[tuple[str, s
         >>> other_rates([])
         {}
     """
+    others = {}
+    for (scheme, task), results in _tried(found, size).items():
+        chosen = best_rate(task, results, size.maximum)
+        met = {rate: result for rate, result in results.items() if rate != chosen and result["met"]}
+        others[scheme, task] = {rate: _by_length(result) for rate, result in met.items()}
+    return others
+
+
+def same_rate(found: Iterable[Entry], size: Size = SMALL) -> dict[tuple[str, str], dict[int, float]]:
+    """What one more seed says, that of the rates: of each scheme and task its run at the rate that was chosen.
+
+    Args:
+        found, size: see :func:`other_rates`.
+    Returns:
+        By scheme and task, by length the measure.
+    Example:
+        >>> same_rate([])
+        {}
+    """
+    tried = _tried(found, size)
+    return {(s, t): _by_length(results[best_rate(t, results, size.maximum)]) for (s, t), results in tried.items()}
+
+
+def _tried(found: Iterable[Entry], size: Size) -> dict[tuple[str, str], dict[float, dict[str, Any]]]:
+    """The results on the seed of the rates by scheme and task, by rate; where all rates were tried."""
     tried: dict[tuple[str, str], dict[float, dict[str, Any]]] = {}
     for setting, result in found:
         scheme, task, rate = (setting[name] for name in ("scheme", "task", "learning_rate"))
         if task in TASKS and rate in RATES and setting == run(scheme, task, RATES_SEED, rate, size):
             tried.setdefault((scheme, task), {})[rate] = result
-    others = {}
-    for (scheme, task), results in tried.items():
-        if len(results) == len(RATES):
-            chosen = best_rate(task, results, size.maximum)
-            others[scheme, task] = {
-                rate: {int(n): measure for n, measure in result["measure"].items()}
-                for rate, result in results.items()
-                if rate != chosen and result["met"]
-            }
-    return others
+    return {pair: results for pair, results in tried.items() if len(results) == len(RATES)}
+
+
+def _by_length(result: dict[str, Any]) -> dict[int, float]:
+    return {int(n): measure for n, measure in result["measure"].items()}
 
 
 def at_rates(cells: Cells, others: Others, scheme: str, task: str, times: int) -> list[float]:

@@ -15,6 +15,7 @@ from posenc_lib.lab.report import (
     other_rates,
     rivals,
     said,
+    same_rate,
     shuffled,
     standings,
     survives,
@@ -144,6 +145,15 @@ def test_other_rates_are_those_that_met_the_criterion_and_were_not_chosen():
     small = Size(layers=1, width=16, heads=2)
     assert other_rates([tried(rate, True, 0.1, size=small) for rate in RATES]) == {}
     assert other_rates([tried(rate, True, 0.1, size=small) for rate in RATES], small).keys() == {("Alibi", "induction")}
+
+
+def test_the_same_rate_is_the_one_that_was_chosen():
+    low, middle, high = RATES
+    runs = [tried(low, True, 0.3), tried(middle, True, 0.2), tried(high, False, 0.1), tried(low, True, 0.1, seed=0)]
+    assert same_rate(runs) == {("Alibi", "induction"): dict.fromkeys((32, 64, 128, 256), low)}
+    assert same_rate(runs[:2]) == {}, "before all rates were tried none is chosen"
+    late = [tried(low, True, 0.3, TASKS["induction"].maximum), *runs[1:]]
+    assert same_rate(late)["Alibi", "induction"][32] == middle
 
 
 @pytest.mark.parametrize("task", TASKS)
