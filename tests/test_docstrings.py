@@ -58,7 +58,7 @@ def public() -> dict[str, object]:
     found += [practice.deciding, practice.further, choosing.excluded, choosing.who_remains]
     found += [markdown.markdown_table, markdown.folded]
     found += [report.length_at, report.said, report.letters, report.in_groups]
-    found += [report.first_group, report.of_task, report.standings, report.turned_round]
+    found += [report.first_group, report.of_task, report.standings]
     found += [report.order_of, report.other_rates, report.same_rate, report.at_rates, report.survives, report.guessing]
     found += [claims.why_not, claims.sure, claims.whatever_rate, claims.by_a_seed, remake.remake, remake.measured]
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]

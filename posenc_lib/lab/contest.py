@@ -7,6 +7,7 @@ of their own, then the seeds, all schemes with one before the next. An interrupt
 
     --schemes Rotary --tasks "copy back" --seeds 0 1    a part of it
     --layers 4 --width 256 --maximum 4000               a larger model, in the same file or another
+    --schemes T5Bias --own-rate 1                       its own parameters learn no faster than the model
     --again Rotary "copy back" 0                        one entry computed anew, beside that of the file
     --sample 10                                         the same for ten entries that are drawn
 """
@@ -32,13 +33,18 @@ SEEDS = (0, 1, 2, 3, 4)
 
 
 class Size(NamedTuple):
-    """Of the model and of its training; a length or a maximum of None is that of the task."""
+    """Of the model and of its training.
+
+    A length or a maximum of None is that of the task; an own rate of None, in rates of the model, at which the
+    parameters of the scheme learn, is that of its setting.
+    """
 
     layers: int = 2
     width: int = 64
     heads: int = 4
     length: int | None = None
     maximum: int | None = None
+    own_rate: int | None = None
 
 
 SMALL = Size()
@@ -81,7 +87,7 @@ def run(scheme: str, task: str, seed: int, rate: float, size: Size = SMALL) -> d
         "layers": size.layers,
         "width": size.width,
         "heads": size.heads,
-    }
+    } | ({} if size.own_rate is None else {"own_rate": size.own_rate})
 
 
 def best_rate(task: str, results: dict[float, dict[str, Any]], maximum: int | None = None) -> float:
@@ -186,7 +192,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS), metavar="TASK")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     for name, default in SMALL._asdict().items():
-        parser.add_argument(f"--{name}", type=int, default=default)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
     parser.add_argument("--again", nargs=3, metavar=("SCHEME", "TASK", "SEED"))
     parser.add_argument("--sample", type=int, metavar="N")
     options = parser.parse_args()

@@ -1,7 +1,6 @@
 """The cells of a contest in words: a number with its spread, or why there is none; what another rate says."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -305,25 +304,3 @@ def _between(rows: np.ndarray, groups: Sequence[object]) -> np.ndarray:
     member = np.asarray([[group == name for name in dict.fromkeys(groups)] for group in groups], dtype=np.float64)
     rows = rows - rows.mean(1, keepdims=True)
     return ((rows @ member) ** 2 / member.sum(0)).sum(1) / (rows**2).sum(1)
-
-
-def turned_round(cells: Cells, times: Sequence[int] = TIMES) -> dict[tuple[str, str], list[tuple[str, int]]]:
-    """Where which scheme is surely above which, for all pairs that somewhere stand the one and somewhere the other way.
-
-    Args:
-        cells: of schemes and tasks; what is done to a trained RoPE takes no part.
-        times: lengths of the tests, in training lengths.
-    Returns:
-        Tasks and lengths by the better scheme and the other; with a pair its reverse is there, too.
-    Example:
-        >>> from posenc_lib.lab.statistics import table
-        >>> turned_round(table([]))
-        {}
-    """
-    above: dict[tuple[str, str], list[tuple[str, int]]] = {}
-    for task in TASKS:
-        for n in times:
-            for better, worse in combinations(ranking(of_task(cells, task, extended=False), length_at(task, n)), 2):
-                if not set(better.groups) & set(worse.groups):
-                    above.setdefault((better.scheme, worse.scheme), []).append((task, n))
-    return {pair: where for pair, where in above.items() if pair[::-1] in above}

@@ -103,6 +103,7 @@ def trial(
     layers: int = 2,
     width: int = 64,
     heads: int = 4,
+    own_rate: float | None = None,
 ) -> dict[str, Any]:
     """Train and test, on one thread; the same arguments give the same numbers on the same machine.
 
@@ -114,6 +115,7 @@ def trial(
         length: of the texts in training.
         maximum: updates.
         layers, width, heads: of the model.
+        own_rate: of the scheme's parameters, in learning rates of the model; that of its setting if None.
     Returns:
         met: whether the criterion was, for text whether the loss is finite; updates and seconds (of one core) of the
         training; loss at the training length; measure by length, accuracy or bits per character; extended: the same for
@@ -133,7 +135,8 @@ def trial(
         positions, contest.vocabulary, causal=contest.causal, dim=width, num_heads=heads, num_layers=layers, seed=seed
     )
     start = time.process_time()
-    updates = _train(model, contest, length, maximum, learning_rate, seed, setting(scheme).rate)
+    faster = setting(scheme).rate if own_rate is None else own_rate
+    updates = _train(model, contest, length, maximum, learning_rate, seed, faster)
     seconds = time.process_time() - start
     loss, right = _look(model, contest, length)
     result: dict[str, Any] = {

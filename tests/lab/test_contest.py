@@ -31,7 +31,7 @@ from posenc_lib.lab.settings import setting
 from posenc_lib.lab.trial import TASKS, frame, trial
 
 TINY = Size(layers=1, width=16, heads=2, length=8, maximum=2)
-OPTIONS = [f"--{name}={value}" for name, value in TINY._asdict().items()]
+OPTIONS = [f"--{name}={value}" for name, value in TINY._asdict().items() if value is not None]
 BEST = {("Alibi", "copy back"): 1e-3, ("Rotary", "copy back"): 1e-2, ("Alibi", "induction"): 1e-3}
 
 
@@ -87,7 +87,8 @@ def test_a_run_has_the_length_and_the_maximum_of_its_task_or_those_of_the_size()
         "scheme": "Alibi", "task": "induction", "seed": 3, "learning_rate": 1e-2, "layers": 2, "width": 64, "heads": 4,
         "length": TASKS["induction"].length, "maximum": TASKS["induction"].maximum,
     }  # fmt: skip
-    assert run("Alibi", "induction", 3, 1e-2, TINY) == one | TINY._asdict()
+    assert run("Alibi", "induction", 3, 1e-2, Size(own_rate=1)) == one | {"own_rate": 1}
+    assert run("Alibi", "induction", 3, 1e-2, TINY) == one | {name: n for name, n in TINY._asdict().items() if n}
     assert trial(**run("Alibi", "induction", 3, 1e-2, TINY))["updates"] == 2, "they are the arguments of a trial"
 
 
@@ -221,7 +222,7 @@ def test_the_command_makes_a_file_and_computes_entries_anew(path, monkeypatch, c
     assert made.returncode == 0, made.stderr
     found = entries(path)
     assert [entry.setting["seed"] for entry in found] == [RATES_SEED] * 3 + [0, 1]
-    assert {name: found[0].setting[name] for name in TINY._fields} == TINY._asdict()
+    assert {name: found[0].setting.get(name) for name in TINY._fields} == TINY._asdict()
     assert outdated(found) == []
     before = path.read_bytes()
 

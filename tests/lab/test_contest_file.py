@@ -14,18 +14,18 @@ from posenc_lib.lab.trial import TASKS, TIMES, code_version, frame
 
 FILE = Path(posenc_lib.__file__).parents[1] / "notebooks" / "data" / "contest.jsonl"
 LARGEST = 1_000_000  # bytes
-CELL = ("scheme", "task", "layers", "width", "heads", "length", "maximum")
+CELL = ("scheme", "task", "layers", "width", "heads", "length", "maximum", "own_rate")
 
 
 def size_of(setting: dict) -> Size:
-    return Size(*(setting[name] for name in Size._fields))
+    return Size(*(setting.get(name) for name in Size._fields))
 
 
 def setting_wrong(setting: dict) -> bool:
     """Whether a setting is none that the contest makes."""
     if setting.get("scheme") not in scheme_classes() or setting.get("task") not in TASKS:
         return True
-    if not set(Size._fields) | {"seed", "learning_rate"} <= set(setting):
+    if not set(Size._fields) - {"own_rate"} | {"seed", "learning_rate"} <= set(setting):
         return True
     if left_out(setting["scheme"], setting["task"], size_of(setting)) is not None:
         return True
@@ -87,12 +87,12 @@ def rates_wrong(found: list[Entry]) -> list[str]:
     tried: dict[tuple, dict[float, dict]] = {}
     for setting, result in found:
         if setting["seed"] == RATES_SEED:
-            tried.setdefault(tuple(setting[name] for name in CELL), {})[setting["learning_rate"]] = result
+            tried.setdefault(tuple(setting.get(name) for name in CELL), {})[setting["learning_rate"]] = result
     said = []
     for number, (setting, _) in enumerate(found, start=1):
         if setting["seed"] == RATES_SEED:
             continue
-        results = tried.get(tuple(setting[name] for name in CELL), {})
+        results = tried.get(tuple(setting.get(name) for name in CELL), {})
         if set(results) != set(RATES):
             said.append(f"line {number} was made before all rates were tried")
         elif setting["learning_rate"] != best_rate(setting["task"], results, setting["maximum"]):

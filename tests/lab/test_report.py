@@ -19,7 +19,6 @@ from posenc_lib.lab.report import (
     shuffled,
     standings,
     survives,
-    turned_round,
 )
 from posenc_lib.lab.statistics import Cell, ranking, table
 from posenc_lib.lab.trial import TASKS, TIMES
@@ -106,17 +105,6 @@ def test_groups_explain_the_variance_between_their_means():
         explained([1.0], "a")
     with pytest.raises(ValueError, match=r"values must vary, got 2\.0 throughout"):
         explained([2.0, 2.0], "ab")
-
-
-def test_a_pair_is_turned_round_if_both_orders_are_sure():
-    one = {("Alibi", "induction"): cell("Alibi", *[0.9] * 5), ("Fire", "induction"): cell("Fire", *[0.5] * 5)}
-    level = {("Alibi", "look-up"): cell("Alibi", *[0.5] * 5, task="look-up")}
-    assert turned_round(one | level | {("Fire", "look-up"): cell("Fire", *[0.5] * 5, task="look-up")}) == {}
-    other = {("Fire", "look-up"): cell("Fire", *[0.9] * 5, task="look-up")}
-    assert turned_round(one | level | other, times=[1, 8]) == {
-        ("Alibi", "Fire"): [("induction", 1), ("induction", 8)],
-        ("Fire", "Alibi"): [("look-up", 1), ("look-up", 8)],
-    }
 
 
 def test_the_order_of_two_in_a_ranking():

@@ -258,9 +258,12 @@ def test_the_rate_rises_stays_and_falls(looks, rates):
     assert own[-COOL_DOWN:] == pytest.approx([n / COOL_DOWN for n in range(COOL_DOWN, 0, -1)])
 
 
-@pytest.mark.parametrize(("scheme", "times"), [("T5Bias", 10.0), ("Learned", 1.0)])
-def test_what_a_scheme_learns_is_learned_as_fast_as_its_setting_says(rates, scheme, times):
-    tried(scheme, length=32)
+@pytest.mark.parametrize(
+    ("scheme", "own", "times"),
+    [("T5Bias", None, 10.0), ("Learned", None, 1.0), ("T5Bias", 1, 1.0), ("Learned", 3, 3.0)],
+)
+def test_what_a_scheme_learns_is_learned_as_fast_as_it_is_told_or_its_setting_says(rates, scheme, own, times):
+    tried(scheme, length=32, own_rate=own)
     assert len(rates) == TINY["maximum"]
     assert all(own == pytest.approx(times * model) for model, own in rates)
 
