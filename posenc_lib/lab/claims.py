@@ -234,6 +234,26 @@ STATEMENTS: tuple[Statement, ...] = (
         ("Rotary, YaRN, fast from 4 turns", 4),
         ("Rotary", 4),
     ),
+    Statement(
+        "choosing", "copy back, 8 x: RoPE NTK-aware above RoPE", "copy back", ("Rotary, NTK-aware", 8), ("Rotary", 8)
+    ),
+    Statement(
+        "choosing", "text, 8 x: RoPE needs more bits than RoPE NTK-aware", TEXT, ("Rotary", 8), ("Rotary, NTK-aware", 8)
+    ),
+    Statement(
+        "choosing",
+        "passkey, 8 x: RoPE slowed by parts above RoPE",
+        "passkey",
+        ("Rotary, YaRN, fast from 4 turns", 8),
+        ("Rotary", 8),
+    ),
+    Statement(
+        "choosing",
+        "copy back, 2 x: RoPE above RoPE slowed by parts",
+        "copy back",
+        ("Rotary", 2),
+        ("Rotary, YaRN, fast from 4 turns", 2),
+    ),
     Statement("cost", "passkey, 8 x: ALiBi above FIRE", "passkey", ("Alibi", 8), ("Fire", 8)),
     Statement("cost", "induction, 8 x: ALiBi above FIRE", "induction", ("Alibi", 8), ("Fire", 8)),
     Statement("cost", "induction, 8 x: KERPLE above ALiBi", "induction", ("Kerple", 8), ("Alibi", 8)),
