@@ -528,6 +528,17 @@ def test_a_field_that_is_not_used_is_named():
     assert scheme_of(config, 0).unread == ("rope_swirl", "rope_parameters.rope_mood")
 
 
+def test_a_llama_is_not_asked_which_share_rotates_and_a_phi_is():
+    """As in transformers: the number of frequencies is that of its own embedding."""
+    sizes = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1, "partial_rotary_factor": 0.5}
+    for family, unread in (("llama", ("partial_rotary_factor",)), ("phi", ())):
+        reading = scheme_of(sizes | {"model_type": family}, 0)
+        config = transformers.AutoConfig.for_model(family, **sizes)
+        embedding = getattr(transformers, f"{family.capitalize()}Model")(config).rotary_emb
+        assert len(reading.scheme.inv_freq) == len(embedding.inv_freq)
+        assert reading.unread == unread
+
+
 # By type: fields with which transformers makes no model, or one that fails at the first text; and our words.
 NO_NUMBER = "sliding_window must be a number of tokens"
 KINDS_ALONE = {"layer_types": SHORT_FIRST, "sliding_window": None}

@@ -244,8 +244,16 @@ def mscale(factor: float, weight: float) -> float:
     return 0.1 * validate.real("mscale", weight) * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
-def rope_of(fields: Fields, kind: str = "", base: float = 10_000.0, fraction: float = 1.0) -> Rope:
-    """The rotation of the layers of a kind; of files with one field for each thing and of those with one for all."""
+def rope_of(fields: Fields, kind: str = "", base: float = 10_000.0, fraction: float | None = None) -> Rope:
+    """The rotation of the layers of a kind; of files with one field for each thing and of those with one for all.
+
+    Args:
+        fields: of the file.
+        kind: of the layers, where a file has a rotation for each.
+        base: where the file has none.
+        fraction: of the components that rotate, where the file has none; None where transformers does not ask for it,
+            and all do.
+    """
     parameters = fields.part("rope_parameters")
     if kind and kind in parameters:
         parameters = parameters.part(kind)
@@ -253,7 +261,9 @@ def rope_of(fields: Fields, kind: str = "", base: float = 10_000.0, fraction: fl
         parameters = fields.part("rope_scaling")
     return Rope(
         base=parameters.given("rope_theta", default=fields.given("rope_theta", "rotary_emb_base", default=base)),
-        fraction=parameters.given(
+        fraction=1.0
+        if fraction is None
+        else parameters.given(
             "partial_rotary_factor", default=fields.given("partial_rotary_factor", "rotary_pct", default=fraction)
         ),
         fields=parameters,

@@ -260,14 +260,15 @@ def _gpt_neox(fields: Fields, layer: int, length: int | None) -> Reading:
 
 @reads("llama", "olmo2", "phi", "stablelm")
 def _llama(fields: Fields, layer: int, length: int | None) -> Reading:
-    fraction = {"phi": 0.5, "stablelm": 0.25}.get(fields.given("model_type"), 1.0)
+    fraction = {"phi": 0.5, "stablelm": 0.25}.get(fields.given("model_type"))
     return _rotating(_rotary(fields, rope_of(fields, fraction=fraction), length))
 
 
 @reads("mistral", "ministral", "mixtral", "phi3", "starcoder2")
 def _mistral(fields: Fields, layer: int, length: int | None) -> Reading:
     family = fields.given("model_type")
-    scheme = _rotary(fields, rope_of(fields, base=1_000_000.0 if family == "mixtral" else 10_000.0), length)
+    base, fraction = 1_000_000.0 if family == "mixtral" else 10_000.0, 1.0 if family == "phi3" else None
+    scheme = _rotary(fields, rope_of(fields, base=base, fraction=fraction), length)
     if family == "ministral" or (family == "mistral" and "layer_types" in fields):  # read as Ministral's file
         window, kind = needed_window(fields, 4096), layer_type(fields, layer, SLIDING)
         return _rotating(scheme, window=window if kind == SLIDING else None)
@@ -372,7 +373,7 @@ def _gemma3(fields: Fields, layer: int, length: int | None) -> Reading:
 def _gemma4(fields: Fields, layer: int, length: int | None) -> Reading:
     kind = _every(fields, layer, 6)
     kind = FULL if layer == layers_of(fields) - 1 else kind
-    window, ropes = needed_window(fields, 512), {name: rope_of(fields, name) for name in (FULL, SLIDING)}
+    window, ropes = needed_window(fields, 512), {name: rope_of(fields, name, fraction=1.0) for name in (FULL, SLIDING)}
     if not len(ropes[FULL].fields):
         ropes[FULL] = Rope(1_000_000.0, 0.25, Fields({"rope_type": "proportional"}), None)
     own = fields.part("per_layer_config")
