@@ -170,8 +170,9 @@ def answer(standings: Sequence[Standing], rows: Rows, needs: Needs, any_rate: bo
     task = needs.checked().task
     left = [s for s in standings if not s.fault]
     head = f"{task}, {length_at(task, needs.times)} tokens ({needs.times} x): "
-    out = Counter(s.fault for s in standings if s.fault)
-    causes = {"kernel": "by the kernel", "mask": "by the sides", "training": "not trained", "task": "take no part"}
+    out = Counter("runs" if s.reason == "not trained yet" else s.fault for s in standings if s.fault)
+    causes = {"kernel": "by the kernel", "mask": "by the sides", "training": "not trained", "runs": "without runs"}
+    causes["task"] = "take no part"
     gone = ", ".join(f"{out[fault]} {words}" for fault, words in causes.items() if out[fault])
     if not left:
         return f"{head}nobody here. Out: {gone or 'nobody'}."
