@@ -19,6 +19,7 @@ from posenc_lib.lab import (
     claims,
     contest,
     inside,
+    longer,
     practice,
     probes,
     remake,
@@ -64,7 +65,7 @@ def public() -> dict[str, object]:
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]
     found += [statistics.share_above, statistics.claim, statistics.ranking]
     found += [statistics.of_size, statistics.resampled, statistics.ordered_by_chance, claims.listed]
-    found += [report.explained, report.shuffled]
+    found += [report.explained, report.shuffled, longer.longer_version, longer.cells_after]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]
     return {

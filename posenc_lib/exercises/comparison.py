@@ -61,6 +61,7 @@ _FAIR: dict[str, Any] = {
     "seeds": (0, 1, 2, 3, 4),
     "met": (True,) * 5,
     "maximum": 1000,
+    "own rate": 1,
     "test lengths": (32, 64, 256),
 }
 _CHANGES: list[tuple[str, dict[str, Any]]] = [
@@ -71,6 +72,7 @@ _CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("one seed did not meet the criterion", {"met": (True, True, False, True, True)}),
     ("no seed met the criterion", {"met": (False,) * 5}),
     ("up to 4 000 updates, and 1 000 of the other", {"maximum": 4000}),
+    ("what it learns of places learns ten times as fast as the model", {"own rate": 10}),
     ("tested on shorter texts", {"test lengths": (32, 64)}),
     ("other seeds, as many", {"seeds": (5, 6, 7, 8, 9)}),
     ("its rate was chosen on another seed, that is not among its own", {"rate seed": 101}),
@@ -85,6 +87,7 @@ def _fair(
     seeds: bool = True,
     met: Callable[[Sequence[bool]], bool] = all,
     maximum: bool = True,
+    own: bool = True,
     lengths: bool = True,
 ) -> bool:
     return (
@@ -94,6 +97,7 @@ def _fair(
         and met(a["met"])
         and met(b["met"])
         and (not maximum or a["maximum"] == b["maximum"])
+        and (not own or a["own rate"] == b["own rate"])
         and (not lengths or a["test lengths"] == b["test lengths"])
     )
 
@@ -132,6 +136,7 @@ check_is_fair = JudgeCheck(
             lambda a, b: _fair(a, b, met=any),
         ),
         ("who may train longer is luckier: compare the maxima", lambda a, b: _fair(a, b, maximum=False)),
+        ("whose own parameters learn faster has an advantage: compare own rate", lambda a, b: _fair(a, b, own=False)),
         ("they must be tested at the same lengths", lambda a, b: _fair(a, b, lengths=False)),
         (
             "other seeds are no fault, if they are as many: the records need not be equal",

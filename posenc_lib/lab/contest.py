@@ -10,6 +10,7 @@ of their own, then the seeds, all schemes with one before the next. An interrupt
     --schemes T5Bias --own-rate 1                       its own parameters learn no faster than the model
     --again Rotary "copy back" 0                        one entry computed anew, beside that of the file
     --sample 10                                         the same for ten entries that are drawn
+    --longer notebooks/data/longer.jsonl                no more of the contest: its models trained on in longer texts
 """
 
 import argparse
@@ -195,7 +196,13 @@ def main() -> None:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
     parser.add_argument("--again", nargs=3, metavar=("SCHEME", "TASK", "SEED"))
     parser.add_argument("--sample", type=int, metavar="N")
+    parser.add_argument("--longer", metavar="FILE")
     options = parser.parse_args()
+    if options.longer is not None:
+        from posenc_lib.lab.longer import make  # which builds on this module
+
+        make(entries(options.file), options.longer, options.jobs)
+        return
     size = Size(*(getattr(options, name) for name in Size._fields))
     if options.again is None and options.sample is None:
         contest(options.file, options.schemes, options.tasks, options.seeds, size, options.jobs)

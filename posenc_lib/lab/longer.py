@@ -1,0 +1,198 @@
+"""Trained on in longer texts: what a few more updates buy a model of the contest, rescaled before or not.
+
+    python -m posenc_lib.lab.contest notebooks/data/contest.jsonl --longer notebooks/data/longer.jsonl --jobs 2
+
+makes what is missing in the second file, for the models of the first: all schemes with one seed before the next.
+"""
+
+import copy
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from posenc_lib import validate
+from posenc_lib.lab.catalog import name_of
+from posenc_lib.lab.claims import Statement
+from posenc_lib.lab.contest import RATES_SEED, Entry, run
+from posenc_lib.lab.model import TinyTransformer
+from posenc_lib.lab.remake import remake
+from posenc_lib.lab.settings import EXTENDED, extensions, setting
+from posenc_lib.lab.statistics import Cell
+from posenc_lib.lab.sweep import sweep
+from posenc_lib.lab.training import one_thread
+from posenc_lib.lab.trial import TASKS, TIMES, Contest, _logits, _loss, _measure, code_version, frame
+from posenc_lib.lab.version import version
+from posenc_lib.schemes.rope import Rotary
+
+UPDATES = (10, 50, 200)  # each with a rate that rises and falls of its own
+RISE, FALL = 0.2, 0.5  # shares of the updates
+BATCHES = 5_000_000  # seed of their batches, beside that of the trial
+WAYS = ("position interpolation", "NTK-aware", "YaRN, fast from 4 turns")  # of rescaling RoPE before
+SCHEMES = (EXTENDED, "T5Bias", "Alibi", "NoPosition", "XPos")
+NAMES = (EXTENDED, *(f"{EXTENDED}, {way}" for way in WAYS), *SCHEMES[1:])
+ALREADY = ("copy back", "induction", "look-up", "flip-flop", "passkey", "next character")  # tasks of longer texts
+
+TEXT = "next character"  # the one task whose measure is bits, of which fewer are better
+_NTK, _FAST, _SLOW = (
+    f"{EXTENDED}, {way}" for way in ("NTK-aware", "YaRN, fast from 4 turns", "position interpolation")
+)
+
+
+def _orders(updates: int, task: str, above: str | float, *below: str | float) -> Iterator[tuple[int, Statement]]:
+    """Claims that the first mean lies above the others, at eight times the length."""
+    for other in below:
+        one, two = ((side, TIMES[-1]) if isinstance(side, str) else side for side in (above, other))
+        named = (name_of(side) if isinstance(side, str) else str(side) for side in (above, other))
+        more = " needs more bits than " if task == TEXT else " above "
+        yield updates, Statement("training on", f"{task}: {more.join(named)}", task, one, two)
+
+
+CLAIMS = (  # of notebook 20, with the number of updates after which they are said
+    *_orders(10, "induction", _NTK, EXTENDED),
+    *_orders(10, "induction", _FAST, EXTENDED),
+    *_orders(10, "passkey", _NTK, EXTENDED),
+    *_orders(10, "passkey", _FAST, EXTENDED),
+    *_orders(10, TEXT, EXTENDED, _NTK, _FAST),
+    *(one for task in ALREADY if task != TEXT for one in _orders(200, task, EXTENDED, 0.95)),
+    *_orders(200, TEXT, "Alibi", EXTENDED),
+    *_orders(200, TEXT, EXTENDED, "T5Bias"),
+    *_orders(50, "copy back", EXTENDED, _SLOW),
+    *_orders(50, "induction", EXTENDED, _SLOW),
+    *_orders(200, "induction", EXTENDED, _SLOW),
+    *_orders(50, TEXT, _SLOW, EXTENDED),
+)
+
+
+@one_thread()
+def longer(**trial: Any) -> dict[str, Any]:
+    """Train a model of the contest again, and then on, in texts eight times as long as those of its training.
+
+    Every number of ``UPDATES`` starts from the same model, with the learning rate, the batches' size and the rate of
+    the scheme's own parameters of its training.
+
+    Args:
+        trial: arguments of :func:`posenc_lib.lab.trial.trial`.
+    Returns:
+        measure: by way ("as it is", for RoPE also ``WAYS``), by number of updates (0 first) and by length of the test.
+        version: of the code that decides all this.
+    """
+    model, contest, faster = remake(**trial), TASKS[trial["task"]], setting(trial["scheme"]).rate
+    here = frame(trial["task"], trial["length"], trial["width"], trial["heads"])
+    ways = {"as it is": model.scheme}
+    if trial["scheme"] == EXTENDED:
+        rescaled = extensions(here, float(TIMES[-1]), cast(Rotary, model.scheme).base)
+        ways |= {way: rescaled[way] for way in WAYS}
+    measure: dict[str, dict[str, dict[str, float]]] = {}
+    for way, scheme in ways.items():
+        for updates in (0, *UPDATES):
+            mine = copy.deepcopy(model)
+            mine.scheme = copy.deepcopy(scheme)
+            _train_on(mine, contest, here.longest, updates, trial["learning_rate"], faster, trial["seed"])
+            measure.setdefault(way, {})[str(updates)] = {
+                str(n): _measure(mine, contest, n) for n in contest.lengths(trial["length"])
+            }
+    return {"measure": measure, "version": longer_version(**trial)}
+
+
+def longer_version(scheme: str, task: str, length: int, width: int = 64, heads: int = 4, **others: Any) -> str:
+    """Digest of the code and the settings that decide a result of :func:`longer`.
+
+    Example:
+        >>> from posenc_lib.lab.trial import code_version
+        >>> longer_version("Alibi", "passkey", 32) == code_version("Alibi", "passkey", 32)
+        False
+    """
+    return version([_train_on, extensions], [code_version(scheme, task, length, width, heads), UPDATES])
+
+
+def _train_on(
+    model: TinyTransformer, contest: Contest, length: int, updates: int, learning_rate: float, faster: float, seed: int
+) -> None:
+    """So many updates on texts of ``length`` tokens; the rate rises and falls."""
+    own = set(model.scheme.parameters())
+    groups = [
+        {"params": [p for p in model.parameters() if p not in own], "times": learning_rate},
+        {"params": [p for p in model.parameters() if p in own], "times": learning_rate * faster},
+    ]
+    optimizer = torch.optim.AdamW([group for group in groups if group["params"]], fused=True)
+    generator = torch.Generator().manual_seed(BATCHES + seed)
+    for made in range(updates):
+        share = min(1.0, (made + 1) / (RISE * updates), (updates - made) / (FALL * updates))
+        for group in optimizer.param_groups:
+            group["lr"] = group["times"] * share
+        tokens, targets = contest.task(contest.batch, length, generator, **contest.options)
+        loss = _loss(_logits(model, contest, tokens), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
+def trials(found: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Of the entries of a contest those that are trained on: small models that met the criterion, seed by seed.
+
+    Args:
+        found: see :func:`posenc_lib.lab.contest.entries`.
+    """
+    mine = [
+        entry.setting
+        for entry in found
+        if entry.setting["scheme"] in SCHEMES
+        and entry.setting["task"] in ALREADY
+        and entry.setting["seed"] != RATES_SEED
+        and entry.result["met"]
+        and entry.setting == run(*(entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate")))
+    ]
+    return sorted(mine, key=lambda s: (s["seed"], SCHEMES.index(s["scheme"]), ALREADY.index(s["task"])))
+
+
+def outdated(found: Iterable[Entry]) -> list[Entry]:
+    """The entries that other code has made than that which is here."""
+    now = cache(longer_version)
+    decide = ("scheme", "task", "length", "width", "heads")  # the same for all seeds and rates
+    return [entry for entry in found if entry.result["version"] != now(*map(entry.setting.__getitem__, decide))]
+
+
+def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> list[Entry]:
+    """Make what is missing in a file, and return its entries for these of a contest.
+
+    Args:
+        found: see :func:`posenc_lib.lab.contest.entries`.
+        path: of the file.
+        jobs: see :func:`posenc_lib.lab.sweep.sweep`.
+    """
+    wanted = trials(found)
+    return [Entry(*both) for both in zip(wanted, sweep(longer, wanted, path, jobs), strict=True)]
+
+
+def cells_after(updates: int, found: Iterable[Entry]) -> dict[tuple[str, str], Cell]:
+    """A cell for every scheme and task that was trained on, RoPE's ways of rescaling apart, as they are named there.
+
+    Args:
+        updates: 0 or one of ``UPDATES``.
+        found: entries of the file that :func:`make` makes; only models that met the criterion are in it.
+    Raises:
+        ValueError: a number of updates that was not made.
+    Example:
+        >>> from posenc_lib.lab.contest import Entry
+        >>> measure = {"NTK-aware": {"0": {"32": 0.9}, "10": {"32": 1.0}}}
+        >>> entry = Entry({"scheme": "Rotary", "task": "passkey", "seed": 0}, {"measure": measure})
+        >>> cells_after(10, [entry])["Rotary, NTK-aware", "passkey"].measures
+        {32: (1.0,)}
+    """
+    validate.choice("updates", updates, (0, *UPDATES))
+    runs: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+    for entry in found:
+        for way, measure in entry.result["measure"].items():
+            scheme = entry.setting["scheme"] + (f", {way}" if way in WAYS else "")
+            runs.setdefault((scheme, entry.setting["task"]), {})[entry.setting["seed"]] = measure[str(updates)]
+    cells = {}
+    for pair, by_seed in runs.items():
+        seeds = tuple(sorted(by_seed))
+        measures = {int(n): tuple(by_seed[seed][n] for seed in seeds) for n in by_seed[seeds[0]]}
+        cells[pair] = Cell(*pair, seeds, (True,) * len(seeds), measures)
+    return cells
