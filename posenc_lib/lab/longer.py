@@ -54,10 +54,10 @@ def _orders(updates: int, task: str, above: str | float, *below: str | float) ->
 CLAIMS = (  # of notebook 20, with the number of updates after which they are said
     *_orders(10, "induction", _NTK, EXTENDED),
     *_orders(10, "induction", _FAST, EXTENDED),
-    *_orders(10, "passkey", _NTK, EXTENDED),
+    *_orders(10, "flip-flop", _FAST, EXTENDED),
     *_orders(10, "passkey", _FAST, EXTENDED),
     *_orders(10, TEXT, EXTENDED, _NTK, _FAST),
-    *(one for task in ALREADY if task != TEXT for one in _orders(200, task, EXTENDED, 0.95)),
+    *(one for task in ALREADY if task != TEXT for one in _orders(200, task, EXTENDED, 0.9)),
     *_orders(200, TEXT, "Alibi", EXTENDED),
     *_orders(200, TEXT, EXTENDED, "T5Bias"),
     *_orders(50, "copy back", EXTENDED, _SLOW),

@@ -27,7 +27,7 @@ from posenc_lib.lab.statistics import ranking, table
 from posenc_lib.lab.trial import trial
 
 DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
-SMALL = {"seed": 0, "learning_rate": 3e-3, "length": 8, "maximum": 2, "layers": 1, "width": 16, "heads": 2}
+SMALL = {"seed": 0, "learning_rate": 3e-3, "length": 32, "maximum": 2, "layers": 1, "width": 16, "heads": 2}
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_a_run(quick, scheme):
     assert set(result["measure"]) == ({"as it is", *WAYS} if scheme == "Rotary" else {"as it is"})
     for measure in result["measure"].values():
         assert list(measure) == ["0", "1", "2"]
-        assert all(list(by_length) == ["8", "16", "32", "64"] for by_length in measure.values())
+        assert all(list(by_length) == ["32", "64", "128", "256"] for by_length in measure.values())
     assert result["measure"]["as it is"]["0"] == trial(**setting)["measure"]
     assert result == longer(**setting)
     assert result["version"] == longer_version(**setting)
