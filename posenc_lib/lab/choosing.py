@@ -18,6 +18,7 @@ from posenc_lib.lab.trial import TASKS, TIMES
 
 Rows = Mapping[str, Practice]
 Told = Callable[[Cells, Rows, Others], list[str]]
+After = Mapping[int, Cells]  # by the number of updates in longer texts
 
 KERNELS: dict[str, Callable[[Fused], bool]] = {
     "any kernel": lambda fused: True,
@@ -28,6 +29,7 @@ KERNELS: dict[str, Callable[[Fused], bool]] = {
 MASKS = {"causal": ("both", "alike", "before only"), "both, without a mask": ("both",)}  # the sides that will do
 UNSAID = {"alike": "left and right look alike", "before only": "says nothing of later keys"}
 NEAR_GUESSING = 0.05  # of accuracy
+_TEXT = "next character"
 
 
 class Needs(NamedTuple):
@@ -219,14 +221,16 @@ class Question(NamedTuple):
 
     asks: the question.
     take: what to use after a yes, in lines.
-    flash: the same in FlashAttention, which adds nothing to scores but slopes.
+    flash: the same in FlashAttention-2, which adds nothing to scores but slopes.
     evidence: lines made of the results and the practitioner's table.
+    later: lines made of the results of training on.
     """
 
     asks: str
     take: Told
     flash: Told
     evidence: Told
+    later: Callable[[After], list[str]] = lambda after: []
 
 
 def words(*lines: str) -> Told:
@@ -350,6 +354,18 @@ def in_flash(times: int, *tasks: str, mask: str = "causal") -> Told:
     return lines
 
 
+def trained_on(task: str, times: int, *schemes: str) -> Callable[[After], list[str]]:
+    """Evidence: the means of schemes on a task at so many training lengths, after each number of updates."""
+
+    def lines(after: After) -> list[str]:
+        n, unit = length_at(task, times), ", bits" if TASKS[task].bits else ""
+        means = {s: [spread(cells[s, task].at(n)).mean for cells in after.values()] for s in schemes}
+        each = "; ".join(f"{name_of(s)} {', '.join(f'{mean:.2f}' for mean in found)}" for s, found in means.items())
+        return [f"{task} at {times} x{unit}, after {', '.join(map(str, after))} more updates: {each}"]
+
+    return lines
+
+
 RESCALED = ("Rotary", *(f"Rotary, {way}" for way in ("NTK-aware", "YaRN", "YaRN, fast from 4 turns")))
 PATH = (
     Question(
@@ -381,45 +397,51 @@ PATH = (
         all_of(in_use("DecoupledRotary"), kernels("DecoupledRotary")),
     ),
     Question(
-        "Longer texts than in training: must it find a word wherever it stands?",
+        "Do texts grow, and do you train on in longer ones?",
+        words("RoPE, rescaled before, or T5 where a mask costs nothing; test what it kept at the old length"),
+        words("RoPE, rescaled before; test what it kept at the old length"),
+        kernels("Rotary"),
+        lambda after: [
+            line
+            for task, times in (("induction", 8), ("copy back", 8), (_TEXT, 8), ("passkey", 8), ("passkey", 1))
+            for line in trained_on(task, times, RESCALED[0], RESCALED[1], RESCALED[3], "T5Bias")(after)
+        ],
+    ),
+    Question(
+        "Longer texts, as it is: must it find a word wherever it stands?",
         best(8, "passkey", "look-up"),
         in_flash(8, "passkey", "look-up"),
         all_of(*(measured(task, 8, "Alibi", "Kerple", "T5Bias", "Rotary") for task in ("passkey", "look-up"))),
     ),
     Question(
-        "Longer texts: must it point so many places back?",
+        "Longer texts, as it is: must it point so many places back?",
         best(8, "copy back"),
         in_flash(8, "copy back"),
         all_of(measured("copy back", 8, "T5Bias", "Rotary", "Alibi"), kernels_of_first("copy back", 8)),
     ),
     Question(
-        "Longer texts: must it keep a state that the text sets, among much that it should ignore?",
+        "Longer texts, as it is: must it keep a state that the text sets, among much to ignore?",
         best(8, "flip-flop"),
         in_flash(8, "flip-flop"),
         measured("flip-flop", 8, "Shaw", "Kerple", "T5Bias", "Alibi", "Rotary"),
     ),
     Question(
-        "Longer texts, and it is language, where most of the help is near?",
+        "Longer texts of language, as it is: where most of the help is near?",
         best(8, "next character"),
         in_flash(8, "next character"),
         measured("next character", 8, "Shaw", "T5Bias", "Alibi", "Rotary", "Sinusoidal"),
     ),
     Question(
-        "Texts no longer than in training, and it is language?",
-        best(1, "next character"),
-        in_flash(1, "next character"),
+        "None of these: language, in texts no longer than in training?",
+        best(1, _TEXT),
+        in_flash(1, _TEXT),
         all_of(
-            kernels("Rotary", "XPos", "Sinusoidal"),
-            measured("next character", 1, "Rotary", "XPos", "Sinusoidal", "Learned"),
+            kernels("Rotary", "XPos", "DecoupledRotary"),
+            measured(_TEXT, 1, "Rotary", "XPos", "Sinusoidal", "Learned"),
             in_use("Rotary"),
             in_use("XPos"),
+            at_home("Rotary"),
         ),
-    ),
-    Question(
-        "None of these?",
-        words("RoPE: most models have it, and what fails beyond the training length is known (notebook 14)"),
-        words("the same"),
-        all_of(in_use("Rotary"), at_home("Rotary")),
     ),
 )
 
@@ -430,9 +452,16 @@ def questions(cells: Cells, rows: Rows, others: Others) -> list[tuple[int, str, 
     return [(n, q.asks, " ".join(q.take(*given)), " ".join(q.flash(*given))) for n, q in enumerate(PATH, start=1)]
 
 
-def evidence(cells: Cells, rows: Rows, others: Others) -> Iterator[str]:
-    """The evidence of the path in lines of Markdown, question by question."""
+def evidence(cells: Cells, rows: Rows, others: Others, after: After | None = None) -> Iterator[str]:
+    """The evidence of the path in lines of Markdown, question by question.
+
+    Args:
+        cells: of the contest.
+        rows: the practitioner's table.
+        others: what another rate would have said.
+        after: cells by the number of updates in longer texts, see :func:`posenc_lib.lab.longer.cells_after`.
+    """
     for number, question in enumerate(PATH, start=1):
         yield f"{number}. {question.asks}"
-        for line in question.evidence(cells, rows, others):
+        for line in question.evidence(cells, rows, others) + (question.later(after) if after else []):
             yield f"   - {line}"

@@ -7,6 +7,7 @@ from posenc_lib.lab.choosing import (
     KERNELS,
     MASKS,
     PATH,
+    RESCALED,
     UNSAID,
     Needs,
     answer,
@@ -21,6 +22,7 @@ from posenc_lib.lab.choosing import (
 )
 from posenc_lib.lab.practice import FUSED, practice
 from posenc_lib.lab.statistics import Cell, table
+from posenc_lib.lab.trial import TASKS
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,18 @@ def test_ten_questions_with_an_answer_and_evidence_each(rows):
         start = lines.index(f"{number}. {question.asks}")
         assert lines[start + 1 : start + 1 + len(proofs)] == [f"   - {line}" for line in proofs]
     assert len(lines) == len(PATH) + sum(line.startswith("   - ") for line in lines)
+
+
+def test_who_trains_on_gets_the_numbers_of_that(rows):
+    def level(value):
+        measures = dict.fromkeys((32, 64, 256, 512), (value,) * 5)
+        pairs = [(name, task) for name in (*RESCALED, "T5Bias") for task in TASKS]
+        return {pair: Cell(*pair, (0, 1, 2, 3, 4), (True,) * 5, measures) for pair in pairs}
+
+    after = {10: level(0.25), 200: level(0.75)}
+    more = [line for line in evidence(table([]), rows, {}, after) if line not in evidence(table([]), rows, {})]
+    assert len(more) == 5
+    assert any("passkey at 1 x, after 10, 200 more updates: RoPE 0.25, 0.75; RoPE, NTK-aware 0.25" in m for m in more)
 
 
 def test_the_results_decide(rows):
