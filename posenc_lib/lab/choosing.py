@@ -29,6 +29,7 @@ KERNELS: dict[str, Callable[[Fused], bool]] = {
 MASKS = {"causal": ("both", "alike", "before only"), "both, without a mask": ("both",)}  # the sides that will do
 UNSAID = {"alike": "left and right look alike", "before only": "says nothing of later keys"}
 NEAR_GUESSING = 0.05  # of accuracy
+NAMED = 3  # of those that another rate may bring; of more the number is told
 _TEXT = "next character"
 
 
@@ -254,7 +255,8 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
         fit = [s for s in groups[0] if s in fits and all(s in group for group in groups)]
         near = [s for s in could if s in fits and s not in fit]
         if fit:
-            perhaps = f"; at other rates perhaps also {', '.join(map(name_of, near))}" if near else ""
+            more = ", ".join(map(name_of, near)) if len(near) <= NAMED else f"{len(near)} others"
+            perhaps = f"; at other rates perhaps also {more}" if near else ""
             return [f"{', '.join(map(name_of, fit))}{perhaps}"]
         return ["no scheme is first in all of these" if all(groups) else "not known yet: too few are trained"]
 
@@ -398,8 +400,8 @@ PATH = (
     ),
     Question(
         "Do texts grow, and do you train on in longer ones?",
-        words("RoPE, rescaled before, or T5 where a mask costs nothing; test what it kept at the old length"),
-        words("RoPE, rescaled before; test what it kept at the old length"),
+        words("RoPE, rescaled before; ALiBi where no exact place is asked; T5 where a mask costs nothing"),
+        words("RoPE, rescaled before; ALiBi where no exact place is asked"),
         kernels("Rotary"),
         lambda after: [
             line
