@@ -25,7 +25,16 @@ GEMMA3 = SIZES | {
     "sliding_window": 512,
     "sliding_window_pattern": 6,
 }
+NO_BASE = {line: value for line, value in LLAMA.items() if line != "rope_theta"}
+NO_PATTERN = {line: value for line, value in GEMMA3.items() if line != "sliding_window_pattern"}
 Config = Mapping[str, Any]
+
+
+class _File(dict):
+    """Lines of a file; who asks for one that is absent reads what to do."""
+
+    def __missing__(self, line: str) -> Any:
+        raise KeyError(f"this file has no {line}; take what is filled in")
 
 
 def widths_in_file(config: Config) -> tuple[int, int, int]:
@@ -105,11 +114,12 @@ def _layer_kind(
     first: int = 1,
     local: str = "rope_local_base_freq",
     window: bool = True,
+    filled: tuple[float, int] = (10_000.0, 6),
 ) -> tuple[float, int]:
-    base = config["rope_theta"]
+    base = config.get("rope_theta", filled[0])
     if config["model_type"] == "smollm3":
         return (base if config["no_rope_layers"][layer] == rotates else 0, 0)
-    if config["model_type"] == "gemma3_text" and (layer + first) % config["sliding_window_pattern"]:
+    if config["model_type"] == "gemma3_text" and (layer + first) % config.get("sliding_window_pattern", filled[1]):
         return (config[local], config["sliding_window"] if window else 0)
     return (base, 0)
 
@@ -117,7 +127,7 @@ def _layer_kind(
 def _exchanged(config: Config, layer: int) -> tuple[float, int]:
     """Long layers taken for short ones."""
     if config["model_type"] == "gemma3_text":
-        short = (layer + 1) % config["sliding_window_pattern"] == 0
+        short = (layer + 1) % config.get("sliding_window_pattern", 6) == 0
         return (config["rope_local_base_freq"], config["sliding_window"]) if short else (config["rope_theta"], 0)
     return _layer_kind(config, layer)
 
@@ -125,8 +135,18 @@ def _exchanged(config: Config, layer: int) -> tuple[float, int]:
 check_layer_kind = Check(
     "layer_kind",
     _read,
-    cases=[(config, layer) for config in (LLAMA, SMOLLM3, GEMMA3) for layer in (0, 2, 5, 6, 11)],
+    cases=[
+        (_File(config), layer) for config in (LLAMA, SMOLLM3, GEMMA3, NO_BASE, NO_PATTERN) for layer in (0, 2, 5, 6, 11)
+    ],
     mistakes=[
+        (
+            "a file of Llama without rope_theta rotates: 10,000 is filled in",
+            lambda config, layer: _layer_kind(config, layer, filled=(0.0, 6)),
+        ),
+        (
+            "a file of Gemma 3 without sliding_window_pattern has short layers: 6 is filled in",
+            lambda config, layer: _layer_kind(config, layer, filled=(10_000.0, 1)),
+        ),
         (
             "in no_rope_layers a 1 means that the layer rotates, whatever the name says",
             lambda config, layer: _layer_kind(config, layer, rotates=0),
@@ -146,7 +166,7 @@ check_layer_kind = Check(
         ),
         (
             "you read all files as those of Llama",
-            lambda config, layer: (config["rope_theta"], 0),
+            lambda config, layer: (config.get("rope_theta", 10_000.0), 0),
         ),
     ],
 )

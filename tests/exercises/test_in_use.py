@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc_lib.exercises.in_use import made_by, plain_rotations, widths_in_file
+from posenc_lib.exercises.in_use import check_layer_kind, made_by, plain_rotations, widths_in_file
 from posenc_lib.lab import TinyTransformer
 from posenc_lib.lab.measure import randn
 from posenc_lib.schemes.none import NoPosition
@@ -48,3 +48,18 @@ def test_a_layer_of_a_toy_as_it_is_read_from_files():
 def test_a_layer_that_does_not_rotate_is_refused():
     with pytest.raises(TypeError, match="model must have RoPE in layer 0, got none"):
         made_by(TinyTransformer(NoPosition(), vocabulary=3))
+
+
+@pytest.mark.parametrize(
+    ("filled_in", "absent"), [({}, "rope_theta"), ({"rope_theta": 10_000.0}, "sliding_window_pattern")]
+)
+def test_who_asks_for_an_absent_line_reads_which_one(filled_in, absent):
+    def layer_kind(config, layer):
+        base = config.get("rope_theta", filled_in["rope_theta"]) if filled_in else config["rope_theta"]
+        short = config["model_type"] == "gemma3_text" and (layer + 1) % config["sliding_window_pattern"]
+        return (config["rope_local_base_freq"], config["sliding_window"]) if short else (base, 0)
+
+    passed, message = check_layer_kind.verdict(layer_kind)
+    assert not passed
+    assert message.startswith("layer_kind raised KeyError in case ")
+    assert f"this file has no {absent}; take what is filled in" in message
