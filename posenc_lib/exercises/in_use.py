@@ -1,19 +1,13 @@
 """Checks of the exercises in notebook 18, and what its other cells read from files and from a toy."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from posenc_lib.attention import scores
-from posenc_lib.configs import Projections, groups, public_models, scheme_of
-from posenc_lib.exercises.check import Check, JudgeCheck
+from posenc_lib.configs import Projections, cached_numbers, groups, public_models, scheme_of
+from posenc_lib.exercises.check import Check
 from posenc_lib.lab import TinyTransformer
-from posenc_lib.lab.measure import randn
-from posenc_lib.schemes.context_extension import RescaledFrequencies
-from posenc_lib.schemes.rope import Rotary, rotate
+from posenc_lib.schemes.rope import Rotary
 
 SIZES = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16, "num_hidden_layers": 12}
 LLAMA = SIZES | {"model_type": "llama", "rope_theta": 500_000.0, "max_position_embeddings": 8192}
@@ -25,8 +19,11 @@ GEMMA3 = SIZES | {
     "sliding_window": 512,
     "sliding_window_pattern": 6,
 }
-NO_BASE = {line: value for line, value in LLAMA.items() if line != "rope_theta"}
+NO_BASE, NO_BASE_SMOLLM3, NO_BASE_GEMMA3 = (
+    {line: value for line, value in file.items() if line != "rope_theta"} for file in (LLAMA, SMOLLM3, GEMMA3)
+)
 NO_PATTERN = {line: value for line, value in GEMMA3.items() if line != "sliding_window_pattern"}
+FILLED_IN = {"llama": 10_000.0, "smollm3": 2_000_000.0, "gemma3_text": 1_000_000.0}  # for rope_theta
 Config = Mapping[str, Any]
 
 
@@ -114,13 +111,14 @@ def _layer_kind(
     first: int = 1,
     local: str = "rope_local_base_freq",
     window: bool = True,
-    filled: tuple[float, int] = (10_000.0, 6),
+    filled: Mapping[str, float] = FILLED_IN,
+    pattern: int = 6,
 ) -> tuple[float, int]:
-    base = config.get("rope_theta", filled[0])
+    base = config.get("rope_theta", filled[config["model_type"]])
     if config["model_type"] == "smollm3":
         return (base if config["no_rope_layers"][layer] == rotates else 0, 0)
-    if config["model_type"] == "gemma3_text" and (layer + first) % config.get("sliding_window_pattern", filled[1]):
-        return (config[local], config["sliding_window"] if window else 0)
+    if config["model_type"] == "gemma3_text" and (layer + first) % config.get("sliding_window_pattern", pattern):
+        return (config.get(local, base), config["sliding_window"] if window else 0)
     return (base, 0)
 
 
@@ -128,7 +126,8 @@ def _exchanged(config: Config, layer: int) -> tuple[float, int]:
     """Long layers taken for short ones."""
     if config["model_type"] == "gemma3_text":
         short = (layer + 1) % config.get("sliding_window_pattern", 6) == 0
-        return (config["rope_local_base_freq"], config["sliding_window"]) if short else (config["rope_theta"], 0)
+        long = config.get("rope_theta", FILLED_IN["gemma3_text"])
+        return (config["rope_local_base_freq"], config["sliding_window"]) if short else (long, 0)
     return _layer_kind(config, layer)
 
 
@@ -136,16 +135,22 @@ check_layer_kind = Check(
     "layer_kind",
     _read,
     cases=[
-        (_File(config), layer) for config in (LLAMA, SMOLLM3, GEMMA3, NO_BASE, NO_PATTERN) for layer in (0, 2, 5, 6, 11)
+        (_File(config), layer)
+        for config in (LLAMA, SMOLLM3, GEMMA3, NO_BASE, NO_BASE_SMOLLM3, NO_BASE_GEMMA3, NO_PATTERN)
+        for layer in (0, 2, 5, 6, 11)
     ],
     mistakes=[
         (
-            "a file of Llama without rope_theta rotates: 10,000 is filled in",
-            lambda config, layer: _layer_kind(config, layer, filled=(0.0, 6)),
+            "a file without rope_theta rotates: each family has a base to fill in",
+            lambda config, layer: _layer_kind(config, layer, filled=dict.fromkeys(FILLED_IN, 0.0)),
+        ),
+        (
+            "10,000 is what Llama fills in for rope_theta; the other two families have bases of their own",
+            lambda config, layer: _layer_kind(config, layer, filled=dict.fromkeys(FILLED_IN, 10_000.0)),
         ),
         (
             "a file of Gemma 3 without sliding_window_pattern has short layers: 6 is filled in",
-            lambda config, layer: _layer_kind(config, layer, filled=(10_000.0, 1)),
+            lambda config, layer: _layer_kind(config, layer, pattern=1),
         ),
         (
             "in no_rope_layers a 1 means that the layer rotates, whatever the name says",
@@ -209,61 +214,104 @@ check_reach = Check(
 )
 
 
-Rotate = Callable[[Tensor, Tensor], Tensor]  # of x (1, 1, L, d) at positions (L,)
-WHERE = torch.tensor([0, 1, 5, 40, 300, 2000, 15_000, 100_000])
-
-
-def _by(scheme: Rotary, first: int = 0) -> Rotate:
-    return lambda x, positions: scheme.transform_query(x, scheme.per_token(positions + first))
-
-
-FULL = Rotary(16, 10_000.0, "half")
-STILL = Rotary(16, 1e6, "half", rope_scaling={"rope_type": "proportional", "partial_rotary_factor": 0.5})
-STOPPED = Rotary(16, rope_scaling=RescaledFrequencies(torch.cat([FULL.inv_freq[:-1], torch.zeros(1)])), layout="half")
-JUDGED: dict[str, tuple[Rotate, Rotary]] = {
-    "the scheme itself": (_by(FULL), FULL),
-    "positions counted from 1": (_by(FULL, first=1), FULL),
-    "p-RoPE itself": (_by(STILL), STILL),
-    "another base": (_by(Rotary(16, 500_000.0, "half")), FULL),
-    "the other layout": (_by(Rotary(16, 10_000.0, "interleaved")), FULL),
-    "a rotation backwards": (lambda x, positions: rotate(x, -positions, FULL.inv_freq, "half"), FULL),
-    "partial rotary for p-RoPE": (_by(Rotary(16, 1e6, "half", 0.5)), STILL),
-    "a slowest pair that stands still": (_by(STOPPED), FULL),
-    "a rotation that doubles the length": (lambda x, positions: 2 * _by(FULL)(x, positions), FULL),
-    "no rotation": (lambda x, positions: x, FULL),
+GROUPED = LLAMA | {"num_key_value_heads": 2}
+LATENT = SIZES | {
+    "model_type": "deepseek_v3",
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
 }
 
 
-def _same_layer(rotate_like: Rotate, scheme: Rotary) -> bool:
-    q, k = randn(2, 1, 1, len(WHERE), 16, seed=4)
-    theirs = rotate_like(q, WHERE) @ rotate_like(k, WHERE).mT
-    return torch.allclose(theirs, scores(q, k, scheme, WHERE, WHERE) * 4.0, atol=1e-6)
+def _cache_gib(config: Config, tokens: int) -> float:
+    """As the library counts."""
+    return cached_numbers(config, tokens) * 2 / 2**30
 
 
-def _vectors_agree(rotate_like: Rotate, scheme: Rotary) -> bool:
-    x = randn(1, 1, len(WHERE), 16, seed=4)
-    return torch.allclose(rotate_like(x, WHERE), _by(scheme)(x, WHERE), atol=1e-6)
+def _counted(
+    config: Config,
+    tokens: int,
+    heads: str = "num_key_value_heads",
+    both: int = 2,
+    latents: int = 1,
+    beside: bool = True,
+    windows: str = "of short layers",
+    latent: str = "kv_lora_rank",
+    unit: float = 2 / 2**30,
+) -> float:
+    numbers = 0
+    for layers, reading in groups(config):
+        window = reading.window or tokens
+        kept = {
+            "of short layers": min(tokens, window),
+            "always full": window,
+            "everywhere": min(tokens, config.get("sliding_window", tokens)),
+            "none": tokens,
+        }[windows]
+        if latent in config:
+            one = latents * (config["kv_lora_rank"] + beside * config["qk_rope_head_dim"])
+        else:
+            one = both * config[heads] * config["head_dim"]
+        numbers += len(layers) * one * kept
+    return numbers * unit
 
 
-def _norms_agree(rotate_like: Rotate, scheme: Rotary) -> bool:
-    x = randn(1, 1, len(WHERE), 16, seed=4)
-    return torch.allclose(rotate_like(x, WHERE).norm(dim=-1), x.norm(dim=-1), atol=1e-6)
-
-
-check_same_layer = JudgeCheck(
-    "same_layer",
-    _same_layer,
-    cases=list(JUDGED.values()),
-    judged=[(name, "") for name in JUDGED],
+check_cache_gib = Check(
+    "cache_gib",
+    _cache_gib,
+    cases=[
+        (_File(GROUPED), 131_072),
+        (_File(_windowed(4096, num_key_value_heads=1)), 131_072),
+        (_File(_windowed(4096, num_key_value_heads=1)), 2048),
+        (_File(GEMMA3 | {"num_key_value_heads": 2}), 131_072),
+        (_File(LATENT), 131_072),
+    ],
     mistakes=[
-        ("you accept everything", lambda rotate_like, scheme: True),
-        ("you refuse everything", lambda rotate_like, scheme: False),
         (
-            "you compare the rotated vectors; positions counted from 1 on both sides give other vectors and the same "
-            "scores",
-            _vectors_agree,
+            "heads of queries are not kept: count num_key_value_heads",
+            lambda config, tokens: _counted(config, tokens, heads="num_attention_heads"),
         ),
-        ("you compare norms, which every rotation keeps; compare scores", _norms_agree),
-        ("yes and no are exchanged", lambda rotate_like, scheme: not _same_layer(rotate_like, scheme)),
+        (
+            "a factor of 2 is missing: a layer keeps keys and values",
+            lambda config, tokens: _counted(config, tokens, both=1),
+        ),
+        (
+            "half of it: a number takes two bytes",
+            lambda config, tokens: _counted(config, tokens, unit=1 / 2**30),
+        ),
+        (
+            "a layer with a window keeps no more than its last w tokens",
+            lambda config, tokens: _counted(config, tokens, windows="none"),
+        ),
+        (
+            "a text shorter than the window fills only a part of it",
+            lambda config, tokens: _counted(config, tokens, windows="always full"),
+        ),
+        (
+            "the long layers of Gemma 3 keep all tokens, whatever sliding_window says",
+            lambda config, tokens: _counted(config, tokens, windows="everywhere"),
+        ),
+        (
+            "the row of kv_lora_rank and qk_rope_head_dim is kept once for all heads, not for each",
+            lambda config, tokens: _counted(config, tokens, latents=config["num_attention_heads"]),
+        ),
+        (
+            "keys and values are made of the same z: with kv_lora_rank there is no factor of 2",
+            lambda config, tokens: _counted(config, tokens, latents=2),
+        ),
+        (
+            "beside z the rotated part is kept: qk_rope_head_dim more numbers",
+            lambda config, tokens: _counted(config, tokens, beside=False),
+        ),
+        (
+            "a file with kv_lora_rank keeps no keys and values but the row that they are made of",
+            lambda config, tokens: _counted(config, tokens, latent="no line"),
+        ),
+        (
+            "a GiB is 2**30 bytes, not 10**9",
+            lambda config, tokens: _counted(config, tokens, unit=2 / 10**9),
+        ),
     ],
 )
