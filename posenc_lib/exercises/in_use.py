@@ -22,6 +22,10 @@ GEMMA3 = SIZES | {
 NO_BASE, NO_BASE_SMOLLM3, NO_BASE_GEMMA3 = (
     {line: value for line, value in file.items() if line != "rope_theta"} for file in (LLAMA, SMOLLM3, GEMMA3)
 )
+MADE_LIST, NO_LIST = (  # every third layer does not rotate; no line says which
+    {line: value for line, value in SMOLLM3.items() if line != "no_rope_layers"} | interval
+    for interval in ({"no_rope_layer_interval": 3}, {})
+)
 NO_PATTERN = {line: value for line, value in GEMMA3.items() if line != "sliding_window_pattern"}
 FILLED_IN = {"llama": 10_000.0, "smollm3": 2_000_000.0, "gemma3_text": 1_000_000.0}  # for rope_theta
 Config = Mapping[str, Any]
@@ -55,14 +59,14 @@ def widths_in_file(config: Config) -> tuple[int, int, int]:
     return round(rho * d), d, round(rho * divided)
 
 
-def plain_rotations() -> Iterator[tuple[tuple[int, int, int], Rotary, int]]:
-    """Of every kind of layer of the public models that rotates by the plain formula: widths, scheme, length of texts.
+def plain_rotations() -> Iterator[tuple[str, tuple[int, int, int], Rotary, int]]:
+    """Of every kind of layer of the public models that rotates by the plain formula: model, widths, scheme, length.
 
     Returns:
-        The widths as :func:`widths_in_file` has them, what the library makes of the file, and the longest text that the
-        file speaks of.
+        The name of the model, the widths as :func:`widths_in_file` has them, what the library makes of the file, and
+        the longest text that the file speaks of.
     Example:
-        >>> widths, scheme, length = next(plain_rotations())
+        >>> model, widths, scheme, length = next(plain_rotations())
         >>> 2 * len(scheme.inv_freq) == widths[0]
         True
     """
@@ -70,7 +74,7 @@ def plain_rotations() -> Iterator[tuple[tuple[int, int, int], Rotary, int]]:
         for _, reading in groups(row["config"]):
             scheme = reading.scheme
             if isinstance(scheme, Rotary) and not scheme.rope_scaling and reading.trained:
-                yield widths_in_file(row["config"]), scheme, reading.trained
+                yield row["model"], widths_in_file(row["config"]), scheme, reading.trained
 
 
 def made_by(model: TinyTransformer, layer: int = 0) -> Projections:
@@ -113,10 +117,16 @@ def _layer_kind(
     window: bool = True,
     filled: Mapping[str, float] = FILLED_IN,
     pattern: int = 6,
+    interval: int = 4,
+    counted: int = 1,
+    made: bool = True,
 ) -> tuple[float, int]:
     base = config.get("rope_theta", filled[config["model_type"]])
-    if config["model_type"] == "smollm3":
+    if config["model_type"] == "smollm3" and "no_rope_layers" in config:
         return (base if config["no_rope_layers"][layer] == rotates else 0, 0)
+    if config["model_type"] == "smollm3":
+        every = config.get("no_rope_layer_interval", interval)
+        return (base if not made or (layer + counted) % every else 0, 0)
     if config["model_type"] == "gemma3_text" and (layer + first) % config.get("sliding_window_pattern", pattern):
         return (config.get(local, base), config["sliding_window"] if window else 0)
     return (base, 0)
@@ -136,7 +146,10 @@ check_layer_kind = Check(
     _read,
     cases=[
         (_File(config), layer)
-        for config in (LLAMA, SMOLLM3, GEMMA3, NO_BASE, NO_BASE_SMOLLM3, NO_BASE_GEMMA3, NO_PATTERN)
+        for config in (
+            *(LLAMA, SMOLLM3, GEMMA3, NO_BASE, NO_BASE_SMOLLM3, NO_BASE_GEMMA3, NO_PATTERN),
+            *(MADE_LIST, NO_LIST),
+        )
         for layer in (0, 2, 5, 6, 11)
     ],
     mistakes=[
@@ -151,6 +164,18 @@ check_layer_kind = Check(
         (
             "a file of Gemma 3 without sliding_window_pattern has short layers: 6 is filled in",
             lambda config, layer: _layer_kind(config, layer, pattern=1),
+        ),
+        (
+            "a file of SmolLM3 without no_rope_layers has layers that do not rotate: the interval makes the list",
+            lambda config, layer: _layer_kind(config, layer, made=False),
+        ),
+        (
+            "where no_rope_layer_interval is absent, too, 4 is filled in",
+            lambda config, layer: _layer_kind(config, layer, interval=10**9),
+        ),
+        (
+            "layers are counted from 0: with an interval of 3 the first that does not rotate is layer 2",
+            lambda config, layer: _layer_kind(config, layer, counted=0),
         ),
         (
             "in no_rope_layers a 1 means that the layer rotates, whatever the name says",

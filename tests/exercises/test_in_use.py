@@ -28,7 +28,7 @@ def test_widths_in_a_file(fields, widths):
 def test_plain_rotations_are_plain_and_many():
     found = list(plain_rotations())
     assert len(found) > 20
-    for _, scheme, length in found:
+    for _, _, scheme, length in found:
         assert not scheme.rope_scaling and length > 0
 
 
@@ -85,7 +85,9 @@ def test_each_family_fills_in_its_own_base(absent, base):
     def layer_kind(config, layer):
         theta = config.get("rope_theta", absent.get(config["model_type"], base))
         if config["model_type"] == "smollm3":
-            return (theta if config["no_rope_layers"][layer] else 0, 0)
+            every = config.get("no_rope_layer_interval", 4)
+            flags = config.get("no_rope_layers", [(n + 1) % every > 0 for n in range(config["num_hidden_layers"])])
+            return (theta if flags[layer] else 0, 0)
         if config["model_type"] == "gemma3_text" and (layer + 1) % config.get("sliding_window_pattern", 6):
             return (config["rope_local_base_freq"], config["sliding_window"])
         return (theta, 0)
