@@ -12,7 +12,18 @@ from posenc_lib import validate
 from posenc_lib.configs import shipped
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.practice import FUSED, Fused, Practice
-from posenc_lib.lab.report import Cells, Others, first_group, guessing, length_at, of_task, rivals, said, survives
+from posenc_lib.lab.report import (
+    Cells,
+    Others,
+    at_rates,
+    first_group,
+    guessing,
+    length_at,
+    of_task,
+    rivals,
+    said,
+    survives,
+)
 from posenc_lib.lab.statistics import Cell, Spread, ranking, spread
 from posenc_lib.lab.trial import TASKS, TIMES
 
@@ -29,7 +40,7 @@ KERNELS: dict[str, Callable[[Fused], bool]] = {
 MASKS = {"causal": ("both", "alike", "before only"), "both, without a mask": ("both",)}  # the sides that will do
 UNSAID = {"alike": "left and right look alike", "before only": "says nothing of later keys"}
 NEAR_GUESSING = 0.05  # of accuracy
-NAMED = 3  # of those that another rate may bring; of more the number is told
+NAMED = 3  # of those that another rate may bring; of more the one that it brings farthest, and the number of the others
 _TEXT = "next character"
 
 
@@ -249,13 +260,19 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
     """
 
     def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
+        def farthest(s: str) -> float:
+            found = at_rates(cells, others, s, tasks[0], times)
+            return min(found) if TASKS[tasks[0]].bits else -max(found)
+
         groups = [first_group(cells, task, times) for task in tasks]
         could = dict.fromkeys(s for task in tasks for s in rivals(cells, others, task, times))
         fits = {s for s, row in rows.items() if sides is None or row.both in sides}
         fit = [s for s in groups[0] if s in fits and all(s in group for group in groups)]
         near = [s for s in could if s in fits and s not in fit]
         if fit:
-            more = ", ".join(map(name_of, near)) if len(near) <= NAMED else f"{len(near)} others"
+            more = ", ".join(map(name_of, near))
+            if len(near) > NAMED:
+                more = f"{name_of(min(near, key=farthest))} and {len(near) - 1} others"
             perhaps = f"; at other rates perhaps also {more}" if near else ""
             return [f"{', '.join(map(name_of, fit))}{perhaps}"]
         return ["no scheme is first in all of these" if all(groups) else "not known yet: too few are trained"]

@@ -87,6 +87,15 @@ def test_a_scheme_that_another_rate_brings_near_is_named(rows):
     assert best(8, "copy back", sides=("alike",))(found, rows, others) == ["ALiBi"]
 
 
+def test_of_many_that_another_rate_brings_near_the_farthest_is_named(rows):
+    found = cells(Alibi=0.9, Rotary=0.6, Kerple=0.5, Shaw=0.4, T5Bias=0.3)
+    others = {
+        (name, "copy back"): {0.01: dict.fromkeys((32, 64, 128, 256), far)}
+        for name, far in (("Rotary", 0.92), ("Kerple", 0.93), ("Shaw", 0.99), ("T5Bias", 0.91))
+    }
+    assert best(8, "copy back")(found, rows, others) == ["ALiBi; at other rates perhaps also Shaw and 3 others"]
+
+
 def test_what_is_done_to_a_trained_model_is_no_answer(rows):
     found = cells(Rotary=0.9, **{"Rotary, YaRN": 0.9})
     assert best(8, "copy back")(found, rows, {}) == ["RoPE"]

@@ -46,7 +46,7 @@ def test_a_scheme_without_results_breaks_no_cell_and_says_so(tmp_path, monkeypat
     figures += [explorer._figure for explorer in explorers]
     told = [fig.get_supxlabel().replace("\n", " ") for fig in figures]
     said = ["Loud" in words.partition("not trained yet: ")[2] for words in told]
-    assert said.count(True) == 4, "costs, lines, heat map, who remains; the bars count who has no runs"
+    assert said.count(True) == 4, "costs, lines, heat map, who remains"
     standings = next(text for text in written if "All standings" in text)
     lines = [line for line in standings.splitlines() if line.startswith("not trained yet: ")]
     assert sum("Loud" in line for line in lines) == len(TASKS)
