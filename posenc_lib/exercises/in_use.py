@@ -122,11 +122,10 @@ def _layer_kind(
     made: bool = True,
 ) -> tuple[float, int]:
     base = config.get("rope_theta", filled[config["model_type"]])
-    if config["model_type"] == "smollm3" and "no_rope_layers" in config:
-        return (base if config["no_rope_layers"][layer] == rotates else 0, 0)
     if config["model_type"] == "smollm3":
         every = config.get("no_rope_layer_interval", interval)
-        return (base if not made or (layer + counted) % every else 0, 0)
+        flags = [int(not made or (n + counted) % every > 0) for n in range(config["num_hidden_layers"])]
+        return (base if config.get("no_rope_layers", flags)[layer] == rotates else 0, 0)
     if config["model_type"] == "gemma3_text" and (layer + first) % config.get("sliding_window_pattern", pattern):
         return (config.get(local, base), config["sliding_window"] if window else 0)
     return (base, 0)
@@ -160,6 +159,13 @@ check_layer_kind = Check(
         (
             "10,000 is what Llama fills in for rope_theta; the other two families have bases of their own",
             lambda config, layer: _layer_kind(config, layer, filled=dict.fromkeys(FILLED_IN, 10_000.0)),
+        ),
+        *(
+            (
+                f"{name} fills in {FILLED_IN[kind]:,.0f} for rope_theta",
+                lambda config, layer, kind=kind: _layer_kind(config, layer, filled=FILLED_IN | {kind: 10_000.0}),
+            )
+            for kind, name in (("smollm3", "SmolLM3"), ("gemma3_text", "Gemma 3"))
         ),
         (
             "a file of Gemma 3 without sliding_window_pattern has short layers: 6 is filled in",
