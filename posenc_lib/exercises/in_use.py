@@ -26,6 +26,7 @@ MADE_LIST, NO_LIST = (  # every third layer does not rotate; no line says which
     {line: value for line, value in SMOLLM3.items() if line != "no_rope_layers"} | interval
     for interval in ({"no_rope_layer_interval": 3}, {})
 )
+EVERY_FOURTH = GEMMA3 | {"sliding_window_pattern": 4}
 NO_PATTERN = {line: value for line, value in GEMMA3.items() if line != "sliding_window_pattern"}
 FILLED_IN = {"llama": 10_000.0, "smollm3": 2_000_000.0, "gemma3_text": 1_000_000.0}  # for rope_theta
 Config = Mapping[str, Any]
@@ -120,15 +121,18 @@ def _layer_kind(
     interval: int = 4,
     counted: int = 1,
     made: bool = True,
+    listed: bool = True,
+    short: bool = True,
 ) -> tuple[float, int]:
     base = config.get("rope_theta", filled[config["model_type"]])
     if config["model_type"] == "smollm3":
         every = config.get("no_rope_layer_interval", interval)
         flags = [int(not made or (n + counted) % every > 0) for n in range(config["num_hidden_layers"])]
-        return (base if config.get("no_rope_layers", flags)[layer] == rotates else 0, 0)
+        flags = config.get("no_rope_layers", flags) if listed else flags
+        return (base if flags[layer] == rotates else 0, 0)
     if config["model_type"] == "gemma3_text" and (layer + first) % config.get("sliding_window_pattern", pattern):
         return (config.get(local, base), config["sliding_window"] if window else 0)
-    return (base, 0)
+    return (base, 0 if short else config.get("sliding_window", 0))
 
 
 def _exchanged(config: Config, layer: int) -> tuple[float, int]:
@@ -147,7 +151,7 @@ check_layer_kind = Check(
         (_File(config), layer)
         for config in (
             *(LLAMA, SMOLLM3, GEMMA3, NO_BASE, NO_BASE_SMOLLM3, NO_BASE_GEMMA3, NO_PATTERN),
-            *(MADE_LIST, NO_LIST),
+            *(MADE_LIST, NO_LIST, EVERY_FOURTH),
         )
         for layer in (0, 2, 5, 6, 11)
     ],
@@ -178,6 +182,24 @@ check_layer_kind = Check(
         (
             "where no_rope_layer_interval is absent, too, 4 is filled in",
             lambda config, layer: _layer_kind(config, layer, interval=10**9),
+        ),
+        (
+            "no_rope_layers is read before no_rope_layer_interval: where the list stands, the interval is not asked",
+            lambda config, layer: _layer_kind(config, layer, listed=False),
+        ),
+        (
+            "the long layers of Gemma 3 see all keys, whatever sliding_window says",
+            lambda config, layer: _layer_kind(config, layer, short=False),
+        ),
+        (
+            "sliding_window_pattern need not be 6: read it",
+            lambda config, layer: _layer_kind(
+                {line: value for line, value in config.items() if line != "sliding_window_pattern"}, layer
+            ),
+        ),
+        (
+            "layers are counted from 0: the first of every n is layer n - 1",
+            lambda config, layer: _layer_kind(config, layer, first=0, counted=0),
         ),
         (
             "layers are counted from 0: with an interval of 3 the first that does not rotate is layer 2",
