@@ -197,6 +197,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement("picture", "look-up, 8 x: ALiBi above RoPE", "look-up", ("Alibi", 8), ("Rotary", 8)),
     Statement("two papers", "induction, 8 x: ALiBi above T5", "induction", ("Alibi", 8), ("T5Bias", 8)),
     Statement("two papers", "induction, 8 x: RoPE above xPos", "induction", ("Rotary", 8), ("XPos", 8)),
+    Statement("two papers", "flip-flop, 2 x: ALiBi above T5", "flip-flop", ("Alibi", 2), ("T5Bias", 2)),
     Statement("two papers", "flip-flop, 8 x: T5 above ALiBi", "flip-flop", ("T5Bias", 8), ("Alibi", 8)),
     Statement("two papers", "text, 8 x: ALiBi needs more bits than T5", TEXT, ("Alibi", 8), ("T5Bias", 8)),
     Statement("two papers", "text, 1 x: ALiBi needs more bits than RoPE", TEXT, ("Alibi", 1), ("Rotary", 1)),

@@ -66,10 +66,11 @@ CLAIMS = (  # of notebook 20, with the number of updates after which they are sa
     *(one for n in (0, 10, 50, 200) for one in _orders(n, "induction", _FAST, "XPos")),
     *(one for n in (0, 10, 50) for one in _orders(n, TEXT, _FAST, "XPos")),
     *(one for n in (0, *UPDATES) for one in _orders(n, TEXT, _FAST, "T5Bias")),
-    *_orders(50, "copy back", EXTENDED, _SLOW),
+    *(one for n in UPDATES for one in _orders(n, "copy back", EXTENDED, _SLOW)),
     *_orders(50, "induction", EXTENDED, _SLOW),
     *_orders(200, "induction", EXTENDED, _SLOW),
-    *_orders(50, TEXT, _SLOW, EXTENDED),
+    *_orders(10, TEXT, EXTENDED, _SLOW),
+    *(one for n in (50, 200) for one in _orders(n, TEXT, _SLOW, EXTENDED)),
 )
 
 
