@@ -22,7 +22,7 @@ GEMMA3 = SIZES | {
 NO_BASE, NO_BASE_SMOLLM3, NO_BASE_GEMMA3 = (
     {line: value for line, value in file.items() if line != "rope_theta"} for file in (LLAMA, SMOLLM3, GEMMA3)
 )
-MADE_LIST, NO_LIST = (  # every third layer does not rotate; no line says which
+MADE_LIST, NO_LIST = (  # every third or fourth layer does not rotate; no line says which
     {line: value for line, value in SMOLLM3.items() if line != "no_rope_layers"} | interval
     for interval in ({"no_rope_layer_interval": 3}, {})
 )

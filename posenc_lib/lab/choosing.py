@@ -262,7 +262,7 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
     def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         def farthest(s: str) -> float:
             found = at_rates(cells, others, s, tasks[0], times)
-            return min(found) if TASKS[tasks[0]].bits else -max(found)
+            return -min(found) if TASKS[tasks[0]].bits else max(found)
 
         groups = [first_group(cells, task, times) for task in tasks]
         could = dict.fromkeys(s for task in tasks for s in rivals(cells, others, task, times))
@@ -272,7 +272,7 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
         if fit:
             more = ", ".join(map(name_of, near))
             if len(near) > NAMED:
-                more = f"{name_of(min(near, key=farthest))} and {len(near) - 1} others"
+                more = f"{name_of(max(near, key=farthest))} and {len(near) - 1} others"
             perhaps = f"; at other rates perhaps also {more}" if near else ""
             return [f"{', '.join(map(name_of, fit))}{perhaps}"]
         return ["no scheme is first in all of these" if all(groups) else "not known yet: too few are trained"]
