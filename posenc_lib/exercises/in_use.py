@@ -1,6 +1,5 @@
 """Checks of the exercises in notebook 18, and what its other cells read from files and from a toy."""
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -232,39 +231,6 @@ check_layer_kind = Check(
 
 def _windowed(window: int | None, **fields: Any) -> dict[str, Any]:
     return SIZES | {"model_type": "mistral", "sliding_window": window, "max_position_embeddings": 4096} | fields
-
-
-def _reach(config: Config, before: int = 1, through: bool = True, stops: bool = True) -> float:
-    total = 0.0
-    for numbers, reading in groups(config):
-        if reading.window is not None:
-            total += (len(numbers) if through else 1) * (reading.window - before)
-        elif stops:
-            return math.inf
-    return total
-
-
-check_reach = Check(
-    "reach",
-    _reach,
-    cases=[
-        (LLAMA,),
-        (_windowed(100),),
-        (_windowed(1),),
-        (_windowed(None),),
-        (_windowed(512, num_hidden_layers=3),),
-        (GEMMA3,),
-    ],
-    mistakes=[
-        ("each layer adds w - 1: a token is in its own window", lambda config: _reach(config, before=0)),
-        ("one layer reaches w - 1 tokens; how many layers are there?", lambda config: _reach(config, through=False)),
-        ("one layer without a window sees everything before", lambda config: _reach(config, stops=False)),
-        (
-            "tokens before the last one are asked: do not count itself",
-            lambda config: _reach(config) + 1,
-        ),
-    ],
-)
 
 
 GROUPED = LLAMA | {"num_key_value_heads": 2}
