@@ -30,7 +30,7 @@ from posenc_lib.lab import (
     version,
 )
 from posenc_lib.lab.catalog import name_of, scheme_classes
-from posenc_lib.view import markdown
+from posenc_lib.view import labels, markdown
 
 ROOT = Path(posenc_lib.__file__).parent
 FINDER, PARSER = doctest.DocTestFinder(recurse=False), doctest.DocTestParser()
@@ -57,15 +57,16 @@ def public() -> dict[str, object]:
     found += [name_of, inside.attention]
     found += [practice.kernel, practice.keys_final, practice.kept_per_pair, practice.sides, practice.practice]
     found += [practice.deciding, practice.further, choosing.excluded, choosing.who_remains]
-    found += [markdown.markdown_table, markdown.folded]
+    found += [markdown.markdown_table, markdown.folded, labels.apart]
     found += [report.length_at, report.said, report.letters, report.in_groups]
     found += [report.first_group, report.of_task, report.standings]
-    found += [report.order_of, report.other_rates, report.same_rate, report.at_rates, report.survives, report.guessing]
-    found += [claims.why_not, claims.sure, claims.whatever_rate, claims.by_a_seed, remake.remake, remake.measured]
+    found += [report.order_of, report.other_rates, report.at_rates, report.survives, report.guessing]
+    found += [claims.why_not, claims.sure, claims.whatever_rate, remake.remake, remake.measured]
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]
     found += [statistics.share_above, statistics.claim, statistics.ranking]
     found += [statistics.of_size, statistics.resampled, statistics.ordered_by_chance, claims.listed]
     found += [report.explained, report.shuffled, longer.longer_version, longer.cells_after]
+    found += [report.chosen_rates]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]
     return {

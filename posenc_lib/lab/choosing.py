@@ -40,6 +40,7 @@ KERNELS: dict[str, Callable[[Fused], bool]] = {
 MASKS = {"causal": ("both", "alike", "before only"), "both, without a mask": ("both",)}  # the sides that will do
 UNSAID = {"alike": "left and right look alike", "before only": "says nothing of later keys"}
 NEAR_GUESSING = 0.05  # of accuracy
+SHOWN = 3  # of those that fit, in an answer; of more also how many they are
 NAMED = 3  # of those that another rate may bring; of more the one that it brings farthest, and the number of the others
 _TEXT = "next character"
 
@@ -253,6 +254,8 @@ def words(*lines: str) -> Told:
 def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
     """The answer of the file: the schemes that are in the first group of all these tasks, at so many training lengths.
 
+    Of more than ``SHOWN`` those that most models ship, and of these those that keep the fewest numbers.
+
     Args:
         times: one of ``TIMES``.
         tasks: some of ``TASKS``.
@@ -260,24 +263,74 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
     """
 
     def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
+        if fit := _fit(cells, rows, times, tasks, sides):
+            return [_shown(fit, rows)]
+        known = all(first_group(cells, task, times) for task in tasks)
+        return ["no scheme is first in all of these" if known else "not known yet: too few are trained"]
+
+    return lines
+
+
+def everybody(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
+    """Evidence: all who fit, of whom :func:`best` names some, in the same order; no line if nobody does.
+
+    Args:
+        times, tasks, sides: as there.
+    """
+
+    def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
+        fit = _fit(cells, rows, times, tasks, sides)
+        return [f"all that share the first place: {', '.join(map(name_of, _by_use(fit, rows)))}"] if fit else []
+
+    return lines
+
+
+def perhaps(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
+    """Evidence: who might fit at another learning rate, beside those of :func:`best`; no line if nobody does.
+
+    Args:
+        times, tasks, sides: as there.
+    """
+
+    def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         def farthest(s: str) -> float:
             found = at_rates(cells, others, s, tasks[0], times)
             return -min(found) if TASKS[tasks[0]].bits else max(found)
 
-        groups = [first_group(cells, task, times) for task in tasks]
+        fit = _fit(cells, rows, times, tasks, sides)
         could = dict.fromkeys(s for task in tasks for s in rivals(cells, others, task, times))
-        fits = {s for s, row in rows.items() if sides is None or row.both in sides}
-        fit = [s for s in groups[0] if s in fits and all(s in group for group in groups)]
-        near = [s for s in could if s in fits and s not in fit]
-        if fit:
-            more = ", ".join(map(name_of, near))
-            if len(near) > NAMED:
-                more = f"{name_of(max(near, key=farthest))} and {len(near) - 1} others"
-            perhaps = f"; at other rates perhaps also {more}" if near else ""
-            return [f"{', '.join(map(name_of, fit))}{perhaps}"]
-        return ["no scheme is first in all of these" if all(groups) else "not known yet: too few are trained"]
+        near = [s for s in could if s in rows and _tells(rows[s], sides) and s not in fit]
+        if not fit or not near:
+            return []
+        more = ", ".join(map(name_of, near))
+        if len(near) > NAMED:
+            more = f"{name_of(max(near, key=farthest))} and {len(near) - 1} others"
+        return [f"at other rates perhaps also {more}"]
 
     return lines
+
+
+def _fit(cells: Cells, rows: Rows, times: int, tasks: Sequence[str], sides: tuple[str, ...] | None) -> list[str]:
+    """The schemes that are in the first group of all these tasks and tell the two sides so."""
+    groups = [first_group(cells, task, times) for task in tasks]
+    return [s for s, row in rows.items() if _tells(row, sides) and all(s in group for group in groups)]
+
+
+def _tells(row: Practice, sides: tuple[str, ...] | None) -> bool:
+    return sides is None or row.both in sides
+
+
+def _by_use(schemes: Sequence[str], rows: Rows) -> list[str]:
+    """Those that most models ship first, then those that keep the fewest numbers, then by name."""
+    return sorted(schemes, key=lambda s: (-len(rows[s].models), rows[s].kept or 0.0, name_of(s).lower()))
+
+
+def _shown(schemes: Sequence[str], rows: Rows) -> str:
+    """The first few of these in words, and how many more they are."""
+    names = [name_of(s) for s in _by_use(schemes, rows)]
+    more = len(names) - SHOWN
+    rest = "" if more <= 0 else " or one more" if more == 1 else f" or one of {more} more"
+    return ", ".join(names[:SHOWN]) + rest
 
 
 def trained(task: str) -> Told:
@@ -355,6 +408,8 @@ def all_of(*several: Told) -> Told:
 def in_flash(times: int, *tasks: str, mask: str = "causal") -> Told:
     """The answer in FlashAttention: of those that add slopes at most, who is first in all of these tasks.
 
+    Of many those that :func:`best` would name.
+
     Args:
         times: one of ``TIMES``.
         tasks: some of ``TASKS``.
@@ -366,8 +421,8 @@ def in_flash(times: int, *tasks: str, mask: str = "causal") -> Told:
         first = [[s.scheme for s in who_remains(cells, rows, others, one) if s.first] for one in needs]
         fit = [s for s in first[0] if all(s in group for group in first)]
         if fit or not all(first):
-            return [", ".join(map(name_of, fit)) or "not known yet"]
-        named = (f"{task} {', '.join(map(name_of, group))}" for task, group in zip(tasks, first, strict=True))
+            return [_shown(fit, rows) or "not known yet"]
+        named = (f"{task} {_shown(group, rows)}" for task, group in zip(tasks, first, strict=True))
         return [f"nobody in all of these; first in {'; in '.join(named)}"]
 
     return lines
@@ -397,13 +452,21 @@ PATH = (
         "Do the tokens stand on a grid, or in pictures between texts?",
         best(8, "grid"),
         in_flash(8, "grid"),
-        all_of(trained("grid"), measured("grid", 8, "AxialRotary", "MRope", "Rotary"), in_use("MRope")),
+        all_of(
+            everybody(8, "grid"),
+            perhaps(8, "grid"),
+            trained("grid"),
+            measured("grid", 8, "AxialRotary", "MRope", "Rotary"),
+            in_use("MRope"),
+        ),
     ),
     Question(
         "Does a token see both sides, without a mask?",
         best(1, "reverse", sides=("both",)),
         in_flash(1, "reverse", mask="both, without a mask"),
         all_of(
+            everybody(1, "reverse", sides=("both",)),
+            perhaps(1, "reverse", sides=("both",)),
             told_sides("Rotary", "T5Bias", "Sinusoidal", "Alibi", "Kerple"),
             measured("reverse", 1, "Rotary", "T5Bias", "Alibi", "Kerple"),
             measured("reverse", 2, "Rotary", "T5Bias", "Learned", "Sinusoidal"),
@@ -430,31 +493,50 @@ PATH = (
         "Longer texts, as it is: must it find a word wherever it stands?",
         best(8, "passkey", "look-up"),
         in_flash(8, "passkey", "look-up"),
-        all_of(*(measured(task, 8, "Alibi", "Kerple", "T5Bias", "Rotary") for task in ("passkey", "look-up"))),
+        all_of(
+            everybody(8, "passkey", "look-up"),
+            perhaps(8, "passkey", "look-up"),
+            *(measured(task, 8, "Alibi", "Kerple", "T5Bias", "Rotary") for task in ("passkey", "look-up")),
+        ),
     ),
     Question(
         "Longer texts, as it is: must it point so many places back?",
         best(8, "copy back"),
         in_flash(8, "copy back"),
-        all_of(measured("copy back", 8, "T5Bias", "Rotary", "Alibi"), kernels_of_first("copy back", 8)),
+        all_of(
+            everybody(8, "copy back"),
+            perhaps(8, "copy back"),
+            measured("copy back", 8, "T5Bias", "Rotary", "Alibi"),
+            kernels_of_first("copy back", 8),
+        ),
     ),
     Question(
         "Longer texts, as it is: must it keep a state that the text sets, among much to ignore?",
         best(8, "flip-flop"),
         in_flash(8, "flip-flop"),
-        measured("flip-flop", 8, "Shaw", "Kerple", "T5Bias", "Alibi", "Rotary"),
+        all_of(
+            everybody(8, "flip-flop"),
+            perhaps(8, "flip-flop"),
+            measured("flip-flop", 8, "Shaw", "Kerple", "T5Bias", "Alibi", "Rotary"),
+        ),
     ),
     Question(
         "Longer texts of language, as it is: where most of the help is near?",
         best(8, "next character"),
         in_flash(8, "next character"),
-        measured("next character", 8, "Shaw", "T5Bias", "Alibi", "Rotary", "Sinusoidal"),
+        all_of(
+            everybody(8, "next character"),
+            perhaps(8, "next character"),
+            measured("next character", 8, "Shaw", "T5Bias", "Alibi", "Rotary", "Sinusoidal"),
+        ),
     ),
     Question(
         "None of these: language, in texts no longer than in training?",
         best(1, _TEXT),
         in_flash(1, _TEXT),
         all_of(
+            everybody(1, _TEXT),
+            perhaps(1, _TEXT),
             kernels("Rotary", "XPos", "DecoupledRotary"),
             measured(_TEXT, 1, "Rotary", "XPos", "Sinusoidal", "Learned"),
             in_use("Rotary"),

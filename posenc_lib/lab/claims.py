@@ -5,13 +5,13 @@ trained cannot be asked. Nothing here is true by itself: the cells are asked.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from posenc_lib.lab.contest import SEEDS
-from posenc_lib.lab.report import Cells, Others, at_rates, length_at
+from posenc_lib.lab.report import Cells, Others, at_rates
 from posenc_lib.lab.statistics import LEVEL, MARGIN, Values, share_above
 from posenc_lib.lab.trial import TIMES
 
@@ -111,34 +111,6 @@ def whatever_rate(statement: Statement, cells: Cells, others: Others) -> bool | 
     if len(above) == len(below) == 1:
         return None
     return min(above) > max(below) + statement.margin
-
-
-def by_a_seed(statement: Statement, cells: Cells, same: Mapping[tuple[str, str], Mapping[int, float]]) -> bool:
-    """Whether a single seed would fell a statement at the chosen rates: the worst of one side, the best of the other.
-
-    Args:
-        statement: one that can be asked.
-        cells: the seeds of the contest.
-        same: one more, see :func:`posenc_lib.lab.report.same_rate`.
-    Example:
-        >>> from posenc_lib.lab.claims import Statement
-        >>> from posenc_lib.lab.statistics import Cell
-        >>> seeds, met, lengths = (0, 1, 2, 3, 4), (True,) * 5, (25, 49, 100, 196)
-        >>> cells = {("Alibi", "grid"): Cell("Alibi", "grid", seeds, met, dict.fromkeys(lengths, (0.9,) * 5))}
-        >>> by_a_seed(Statement("a", "b", "grid", ("Alibi", 8), 0.5), cells, {("Alibi", "grid"): {196: 0.4}})
-        True
-    """
-    above, below = (
-        [*np.atleast_1d(values(side, statement.task, cells)), *_one_more(side, statement.task, same)]
-        for side in (statement.above, statement.below)
-    )
-    return bool(min(above) <= max(below) + statement.margin)
-
-
-def _one_more(side: Side, task: str, same: Mapping[tuple[str, str], Mapping[int, float]]) -> list[float]:
-    if not isinstance(side, tuple) or (side[0], task) not in same:
-        return []
-    return [same[side[0], task][length_at(task, side[1])]]
 
 
 def listed(cells: Cells, others: Others, statements: Iterable[Statement] | None = None) -> str:

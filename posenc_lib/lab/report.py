@@ -9,7 +9,7 @@ import torch
 from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.contest import RATES, RATES_SEED, SEEDS, SMALL, Entry, Size, best_rate, run
-from posenc_lib.lab.statistics import MARGIN, Cell, Place, ranking, spread
+from posenc_lib.lab.statistics import MARGIN, Cell, Place, of_size, ranking, spread
 from posenc_lib.lab.tasks import IGNORE
 from posenc_lib.lab.trial import TASKS, TIMES
 
@@ -117,19 +117,26 @@ def other_rates(found: Iterable[Entry], size: Size = SMALL) -> dict[tuple[str, s
     return others
 
 
-def same_rate(found: Iterable[Entry], size: Size = SMALL) -> dict[tuple[str, str], dict[int, float]]:
-    """What one more seed says, that of the rates: of each scheme and task its run at the rate that was chosen.
+def chosen_rates(found: Iterable[Entry], size: Size = SMALL) -> dict[tuple[str, str], float]:
+    """The learning rate that was chosen for each scheme and task: that of its runs on the seeds of the contest.
 
     Args:
         found, size: see :func:`other_rates`.
     Returns:
-        By scheme and task, by length the measure.
+        By scheme and task the rate; of those that have a run on another seed than that of the rates.
+    Raises:
+        ValueError: runs at several rates on these seeds.
     Example:
-        >>> same_rate([])
-        {}
+        >>> from posenc_lib.lab.contest import Entry, run
+        >>> chosen_rates([Entry(run("Alibi", "grid", seed, rate), {}) for seed, rate in ((100, 0.01), (0, 0.003))])
+        {('Alibi', 'grid'): 0.003}
     """
-    tried = _tried(found, size)
-    return {(s, t): _by_length(results[best_rate(t, results, size.maximum)]) for (s, t), results in tried.items()}
+    rates: dict[tuple[str, str], float] = {}
+    for setting, _ in of_size(found, size):
+        scheme, task, seed, rate = (setting[name] for name in ("scheme", "task", "seed", "learning_rate"))
+        if seed != RATES_SEED and (other := rates.setdefault((scheme, task), rate)) != rate:
+            raise ValueError(f"{scheme} on {task} must have one learning rate on all seeds, got {other} and {rate}")
+    return rates
 
 
 def _tried(found: Iterable[Entry], size: Size) -> dict[tuple[str, str], dict[float, dict[str, Any]]]:

@@ -4,10 +4,12 @@ from posenc_lib.view.claims import holds
 from posenc_lib.view.controls import choice, log_slider, slider, toggle, toggles
 from posenc_lib.view.explorer import Explorer
 from posenc_lib.view.figure import heatmap, show, use_style
+from posenc_lib.view.labels import apart
 from posenc_lib.view.pictogram import pictogram
 
 __all__ = [
     "Explorer",
+    "apart",
     "choice",
     "heatmap",
     "holds",

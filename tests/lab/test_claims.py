@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posenc_lib.lab import TinyTransformer, accuracy, induction, train
-from posenc_lib.lab.claims import STATEMENTS, Statement, by_a_seed, listed, sure, values, whatever_rate, why_not
+from posenc_lib.lab.claims import STATEMENTS, Statement, listed, sure, values, whatever_rate, why_not
 from posenc_lib.lab.contest import entries, outdated
 from posenc_lib.lab.statistics import Cell, table
 from posenc_lib.lab.trial import TASKS, TIMES
@@ -97,21 +97,6 @@ def test_another_rate_can_overturn_a_statement(statement):
             fair = number(side, float(np.mean(values(side, statement.task, cells))))
             assert whatever_rate(statement, cells, {pair: {0.01: {n: fair}}}) is True
     assert whatever_rate(statement, table([]), {}) is None
-
-
-@pytest.mark.parametrize("statement", STATEMENTS, ids=NAMES)
-def test_a_single_seed_may_fell_a_statement_and_one_more_is_asked(statement):
-    low, high = number(statement.below, 0.2), number(statement.above, 0.9)
-    cells = made(statement, high + 0.1, low - 0.1)
-    assert by_a_seed(statement, cells, {}) is False
-    for side, worse in ((statement.above, low - 0.2), (statement.below, high + 0.2)):
-        if isinstance(side, tuple):
-            pair = side[0], statement.task
-            n = list(cells[pair].measures)[TIMES.index(side[1])]
-            assert by_a_seed(statement, cells, {pair: {n: worse}}) is True
-            others = cells[pair].measures[n][1:]
-            measures = cells[pair].measures | {n: (worse, *others)}
-            assert by_a_seed(statement, cells | {pair: cells[pair]._replace(measures=measures)}, {}) is True
 
 
 def test_a_list_has_the_numbers_of_every_statement():

@@ -1,10 +1,13 @@
 """Results in words: a number has its spread, and what is not trained has its reason and no number."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from posenc_lib.lab.contest import RATES, RATES_SEED, Entry, Size, run
+from posenc_lib.lab.contest import RATES, RATES_SEED, Entry, Size, entries, run
 from posenc_lib.lab.report import (
+    chosen_rates,
     explained,
     guessing,
     in_groups,
@@ -15,7 +18,6 @@ from posenc_lib.lab.report import (
     other_rates,
     rivals,
     said,
-    same_rate,
     shuffled,
     standings,
     survives,
@@ -24,6 +26,7 @@ from posenc_lib.lab.statistics import Cell, ranking, table
 from posenc_lib.lab.trial import TASKS, TIMES
 
 SEEDS = (0, 1, 2, 3, 4)
+FILE = Path(__file__).parents[2] / "notebooks" / "data" / "contest.jsonl"
 
 
 def cell(scheme, *values, met=True, task="induction"):
@@ -135,13 +138,39 @@ def test_other_rates_are_those_that_met_the_criterion_and_were_not_chosen():
     assert other_rates([tried(rate, True, 0.1, size=small) for rate in RATES], small).keys() == {("Alibi", "induction")}
 
 
-def test_the_same_rate_is_the_one_that_was_chosen():
+def test_the_chosen_rate_is_that_of_the_seeds_of_the_contest():
     low, middle, high = RATES
-    runs = [tried(low, True, 0.3), tried(middle, True, 0.2), tried(high, False, 0.1), tried(low, True, 0.1, seed=0)]
-    assert same_rate(runs) == {("Alibi", "induction"): dict.fromkeys((32, 64, 128, 256), low)}
-    assert same_rate(runs[:2]) == {}, "before all rates were tried none is chosen"
-    late = [tried(low, True, 0.3, TASKS["induction"].maximum), *runs[1:]]
-    assert same_rate(late)["Alibi", "induction"][32] == middle
+    first = [tried(rate, True, 0.1) for rate in RATES]  # whatever the seed of the rates would choose
+    runs = [tried(middle, seed < 2, 0.1, seed=seed) for seed in SEEDS]
+    small = Size(layers=1, width=16, heads=2)
+    others = [tried(high, True, 0.1, seed=0, size=size) for size in (small, Size(own_rate=1))]
+    assert chosen_rates(first) == {}, "before there is a run on another seed"
+    assert chosen_rates(iter([*first, *runs, *others])) == {("Alibi", "induction"): middle}
+    assert chosen_rates([*first, *runs, *others], small) == {("Alibi", "induction"): high}
+    assert chosen_rates([*first, *runs[3:]]) == {("Alibi", "induction"): middle}
+    with pytest.raises(ValueError, match=f"Alibi on induction must have one learning rate .*{middle} and {low}"):
+        chosen_rates([*runs, tried(low, True, 0.1, seed=5)])
+
+
+@pytest.mark.parametrize(
+    ("size", "pairs"),
+    [
+        (Size(), [("Rotary", "copy back"), ("Shaw", "grid"), ("Alibi", "next character")]),
+        (Size(layers=4, width=128), [("Rotary", "copy back"), ("T5Bias", "flip-flop")]),
+        (Size(own_rate=1), [("T5Bias", "passkey")]),
+    ],
+)
+def test_the_chosen_rates_of_the_file_are_those_of_its_lines(size, pairs):
+    found = entries(FILE)
+    chosen, model = chosen_rates(found, size), (size.layers, size.width, size.own_rate)
+    for pair in pairs:
+        rates = {seed: set() for seed in (*SEEDS, RATES_SEED)}
+        for line, _ in found:
+            one = line["layers"], line["width"], line.get("own_rate")
+            if (line["scheme"], line["task"]) == pair and one == model:
+                rates[line["seed"]].add(line["learning_rate"])
+        assert rates.pop(RATES_SEED) == set(RATES)
+        assert list(rates.values()) == [{chosen[pair]}] * len(SEEDS)
 
 
 @pytest.mark.parametrize("task", TASKS)
