@@ -53,7 +53,7 @@ def public() -> dict[str, object]:
     found += [contest.left_out, contest.best_rate]
     found += [probes.Verdict, probes.requirements]
     found += [inside.entering, inside.seen_scores, inside.tempered]
-    found += [in_use.widths_in_file, in_use.plain_rotations, in_use.made_by]
+    found += [in_use.widths_in_file, in_use.plain_rotations]
     found += [name_of, inside.attention]
     found += [practice.kernel, practice.keys_final, practice.kept_per_pair, practice.sides, practice.practice]
     found += [practice.deciding, practice.further, choosing.excluded, choosing.who_remains]

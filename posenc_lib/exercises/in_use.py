@@ -1,11 +1,10 @@
-"""Checks of the exercises in notebook 18, and what its other cells read from files and from a toy."""
+"""Checks of the exercises in notebook 18, and what its other cells read from files."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from posenc_lib.configs import Projections, cached_numbers, groups, public_models, scheme_of
+from posenc_lib.configs import cached_numbers, groups, public_models, scheme_of
 from posenc_lib.exercises.check import Check
-from posenc_lib.lab import TinyTransformer
 from posenc_lib.schemes.rope import Rotary
 
 SIZES = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16, "num_hidden_layers": 12}
@@ -75,31 +74,6 @@ def plain_rotations() -> Iterator[tuple[str, tuple[int, int, int], Rotary, int]]
             scheme = reading.scheme
             if isinstance(scheme, Rotary) and not scheme.rope_scaling and reading.trained:
                 yield row["model"], widths_in_file(row["config"]), scheme, reading.trained
-
-
-def made_by(model: TinyTransformer, layer: int = 0) -> Projections:
-    """What makes queries and keys in a layer of a toy that rotates, as it is read from the files of a model.
-
-    The trained gain of the norm before the projections is taken into them: W (gain x + shift) + b.
-
-    Raises:
-        TypeError: if the layer has another scheme than RoPE.
-    Example:
-        >>> from posenc_lib import Rotary
-        >>> from posenc_lib.lab import TinyTransformer
-        >>> made_by(TinyTransformer(Rotary(16), vocabulary=3)).q.shape
-        torch.Size([4, 16, 64])
-    """
-    block: Any = model.blocks[layer]
-    scheme = model.schemes[layer]
-    if not isinstance(scheme, Rotary):
-        raise TypeError(f"model must have RoPE in layer {layer}, got {scheme.name}")
-    parameters = block.qkv.weight, block.qkv.bias, block.norm_1.weight, block.norm_1.bias
-    weight, bias, gain, shift = (x.detach().cpu() for x in parameters)
-    parts = (3, block.num_heads, -1)
-    q, k, _ = (weight * gain).unflatten(0, parts)
-    q_bias, k_bias, _ = (bias + weight @ shift).unflatten(0, parts)
-    return Projections(scheme, q, k, q_bias, k_bias)
 
 
 def _read(config: Config, layer: int) -> tuple[float, int]:

@@ -1,14 +1,9 @@
-"""What notebook 18 reads from files and from a toy, beside its exercises."""
+"""What notebook 18 reads from files, beside its exercises."""
 
 import pytest
-import torch
 
 from posenc_lib.configs import groups, public_models
-from posenc_lib.exercises.in_use import check_cache_gib, check_layer_kind, made_by, plain_rotations, widths_in_file
-from posenc_lib.lab import TinyTransformer
-from posenc_lib.lab.measure import randn
-from posenc_lib.schemes.none import NoPosition
-from posenc_lib.schemes.rope import Rotary
+from posenc_lib.exercises.in_use import check_cache_gib, check_layer_kind, plain_rotations, widths_in_file
 
 
 @pytest.mark.parametrize(
@@ -30,25 +25,6 @@ def test_plain_rotations_are_plain_and_many():
     assert len(found) > 20
     for _, _, scheme, length in found:
         assert not scheme.rope_scaling and length > 0
-
-
-def test_a_layer_of_a_toy_as_it_is_read_from_files():
-    model = TinyTransformer(Rotary(16), vocabulary=3, dim=32, num_heads=2).double()
-    block = model.blocks[1]
-    with torch.no_grad():
-        block.norm_1.weight.copy_(randn(32, seed=1))
-        block.norm_1.bias.copy_(randn(32, seed=2))
-    x = randn(2, 5, 32)
-    q, k, _ = block.qkv(block.norm_1(x)).unflatten(-1, (3, 2, 16)).permute(2, 0, 3, 1, 4)
-    made, normalised = made_by(model, 1), torch.nn.functional.layer_norm(x, (32,))
-    torch.testing.assert_close(made.queries(normalised), q)
-    torch.testing.assert_close(made.keys(normalised), k)
-    assert made.scheme is model.schemes[1]
-
-
-def test_a_layer_that_does_not_rotate_is_refused():
-    with pytest.raises(TypeError, match="model must have RoPE in layer 0, got none"):
-        made_by(TinyTransformer(NoPosition(), vocabulary=3))
 
 
 @pytest.mark.parametrize(
