@@ -21,6 +21,7 @@ from posenc_lib.lab.choosing import (
     perhaps,
     questions,
     trained,
+    unless,
     who_remains,
 )
 from posenc_lib.lab.practice import FUSED, practice
@@ -80,6 +81,22 @@ def test_a_scheme_must_be_first_in_all_tasks_and_tell_the_sides(rows):
     assert both(found, rows, {}) == ["no scheme is first in all of these"]
     level = cells("reverse", (12, 24, 48, 96), Rotary=0.9, Alibi=0.9)
     assert best(1, "reverse", sides=("both",))(level, rows, {}) == ["RoPE"]
+    level = cells("reverse", (12, 24, 48, 96), Rotary=0.9, T5Bias=0.9)
+    assert best(1, "reverse")(level, rows, {}) == ["RoPE, T5: level, since all learn it"]
+    assert best(2, "reverse")(level, rows, {}) == ["RoPE, T5"]
+
+
+def test_with_no_need_a_scheme_is_named_and_what_another_has_before_it(rows):
+    def text(**bits):
+        return cells("next character", TASKS["next character"].lengths(64), **bits)
+
+    take = unless("Rotary", "next character")
+    assert take(text(Rotary=2.0, T5Bias=2.0), rows, {}) == ["RoPE"]
+    assert take(text(Rotary=2.5, T5Bias=2.25, Kerple=2.25), rows, {}) == ["RoPE; T5 needs 0.25 bits less"]
+    rates = {("Rotary", "next character"): {0.01: dict.fromkeys(TASKS["next character"].lengths(64), 2.0)}}
+    said = "RoPE; T5 needs 0.25 bits less, not at every rate"
+    assert take(text(Rotary=2.5, T5Bias=2.25), rows, rates) == [said]
+    assert take(table([]), rows, {}) == ["RoPE"]
 
 
 def test_a_scheme_that_another_rate_brings_near_is_named(rows):
@@ -154,7 +171,9 @@ def everywhere(**values):
 def test_the_evidence_of_each_answer_of_the_results_names_all_that_fit(rows):
     found = everywhere(**dict.fromkeys(("Rotary", "T5Bias", "Shaw", "TransformerXL", "Deberta"), 0.9))
     told = "all that share the first place: RoPE, T5, DeBERTa, Shaw, Transformer-XL"
-    short = [q for q in PATH if q.take(found, rows, {}) == ["RoPE, T5, DeBERTa or one of 2 more"]]
+    said = "RoPE, T5, DeBERTa or one of 2 more"
+    answers = "RoPE", said, f"{said}: level, since all learn it"
+    short = [q for q in PATH if q.take(found, rows, {})[0] in answers]
     assert [q for q in PATH if told in q.evidence(found, rows, {})] == short
     assert len(short) == 7
 
