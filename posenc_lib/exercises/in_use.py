@@ -183,6 +183,10 @@ check_layer_kind = Check(
             lambda config, layer: _layer_kind(config, layer, rotates=0),
         ),
         (
+            "in no_rope_layers a 1 means that the layer rotates, whatever the name says",
+            lambda config, layer: _layer_kind(config, layer, rotates=int("no_rope_layers" not in config)),
+        ),
+        (
             "layers are counted from 0: with a pattern of 6 the first long one is layer 5",
             lambda config, layer: _layer_kind(config, layer, first=0),
         ),
