@@ -42,6 +42,7 @@ UNSAID = {"alike": "left and right look alike", "before only": "says nothing of 
 NEAR_GUESSING = 0.05  # of accuracy
 SHOWN = 3  # of those that fit, in an answer; of more also how many they are
 NAMED = 3  # of those that another rate may bring; of more the one that it brings farthest, and the number of the others
+KEPT = 0.95  # an accuracy below is none that keeps a task
 _TEXT = "next character"
 
 
@@ -254,8 +255,9 @@ def words(*lines: str) -> Told:
 def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
     """The answer of the file: the schemes that are in the first group of all these tasks, at so many training lengths.
 
-    Of more than ``SHOWN`` those that most models ship, and of these those that keep the fewest numbers. At the training
-    length accuracies stop at the criterion: there the answer says that all who learn the task are level.
+    Of more than ``SHOWN`` those that most models ship, and of these those that keep the fewest numbers, each with its
+    mean in the first of the tasks; a star says that another rate may bring others. At the training length accuracies
+    stop at the criterion: there the answer says that those who learn the task are level.
 
     Args:
         times: one of ``TIMES``.
@@ -265,8 +267,10 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
 
     def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         if fit := _fit(cells, rows, times, tasks, sides):
-            stopped = times == 1 and len(fit) > 1 and not any(TASKS[task].bits for task in tasks)
-            return [_shown(fit, rows) + ": level, since all learn it" * stopped]
+            if times == 1 and not TASKS[tasks[0]].bits:
+                return [_shown(fit, rows) + ": level, of those that learn it" * (len(fit) > 1)]
+            star = " *" if perhaps(times, *tasks, sides=sides)(cells, rows, others) else ""
+            return [_shown(fit, rows, _at(cells, tasks[0], times), TASKS[tasks[0]].bits) + star]
         known = all(first_group(cells, task, times) for task in tasks)
         return ["no scheme is first in all of these" if known else "not known yet: too few are trained"]
 
@@ -349,12 +353,20 @@ def _by_use(schemes: Sequence[str], rows: Rows) -> list[str]:
     return sorted(schemes, key=lambda s: (-len(rows[s].models), rows[s].kept or 0.0, name_of(s).lower()))
 
 
-def _shown(schemes: Sequence[str], rows: Rows) -> str:
-    """The first few of these in words, and how many more they are."""
-    names = [name_of(s) for s in _by_use(schemes, rows)]
+def _at(cells: Cells, task: str, times: int) -> dict[str, float]:
+    """The means in a task of those that are trained."""
+    n = length_at(task, times)
+    return {cell.scheme: spread(cell.at(n)).mean for cell in of_task(cells, task) if cell.untrained() is None}
+
+
+def _shown(schemes: Sequence[str], rows: Rows, means: Mapping[str, float] | None = None, bits: bool = False) -> str:
+    """The first few of these in words, with their means, how many more they are, and whether none keeps the task."""
+    order = _by_use(schemes, rows)
+    names = [name_of(s) + (f" {means[s]:.2f}" if means else "") for s in order]
+    lost = "none keeps it; " * bool(means and not bits and max(means[s] for s in order) < KEPT)
     more = len(names) - SHOWN
     rest = "" if more <= 0 else " or one more" if more == 1 else f" or one of {more} more"
-    return ", ".join(names[:SHOWN]) + rest
+    return lost + ", ".join(names[:SHOWN]) + rest
 
 
 def trained(task: str) -> Told:
@@ -445,7 +457,8 @@ def in_flash(times: int, *tasks: str, mask: str = "causal") -> Told:
         first = [[s.scheme for s in who_remains(cells, rows, others, one) if s.first] for one in needs]
         fit = [s for s in first[0] if all(s in group for group in first)]
         if fit or not all(first):
-            return [_shown(fit, rows) or "not known yet"]
+            means = _at(cells, tasks[0], times) if fit and times > 1 else None
+            return [_shown(fit, rows, means, TASKS[tasks[0]].bits) or "not known yet"]
         named = (f"{task} {_shown(group, rows)}" for task, group in zip(tasks, first, strict=True))
         return [f"nobody in all of these; first in {'; in '.join(named)}"]
 

@@ -226,7 +226,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement("learned", "beyond, 8 x, passkey: ALiBi above Shaw", "passkey", ("Alibi", 8), ("Shaw", 8)),
     Statement(
         "choosing",
-        "induction, 4 x: RoPE slowed by parts above RoPE",
+        "induction, 4 x: the fast YaRN above RoPE",
         "induction",
         ("Rotary, YaRN, fast from 4 turns", 4),
         ("Rotary", 4),
@@ -239,14 +239,14 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "choosing",
-        "passkey, 8 x: RoPE slowed by parts above RoPE",
+        "passkey, 8 x: the fast YaRN above RoPE",
         "passkey",
         ("Rotary, YaRN, fast from 4 turns", 8),
         ("Rotary", 8),
     ),
     Statement(
         "choosing",
-        "copy back, 2 x: RoPE above RoPE slowed by parts",
+        "copy back, 2 x: RoPE above the fast YaRN",
         "copy back",
         ("Rotary", 2),
         ("Rotary, YaRN, fast from 4 turns", 2),
