@@ -199,7 +199,9 @@ def answer(standings: Sequence[Standing], rows: Rows, needs: Needs, any_rate: bo
         told.append(f"At another rate perhaps also {near}." if near else "Another rate brings nobody else there.")
     most = max(left, key=lambda s: len(rows[s.scheme].models))
     if models := len(rows[most.scheme].models):
-        told.append(f"Most shipped of these: {_with_mean(most, task)}, in {models} of {len(shipped())} models.")
+        told.append(
+            f"Most shipped of those that remain: {_with_mean(most, task)}, in {models} of {len(shipped())} models."
+        )
     else:
         told.append("No model of the course's list ships one of these.")
     if TASKS[task].causal != (needs.mask == "causal"):

@@ -342,7 +342,7 @@ def test_the_answer_in_words(rows):
     ships = f"in {len(rows['Rotary'].models)} of 28 models"
     assert said == (
         "copy back, 256 tokens (8 x): 2 of 3 remain (out: 1 by the kernel). First is xPos 0.90. "
-        f"Most shipped of these: RoPE 0.50, {ships}."
+        f"Most shipped of those that remain: RoPE 0.50, {ships}."
     )
     needs = Needs("copy back", 8)
     said = answer(who_remains(found, rows, {}, needs), rows, needs)
