@@ -97,12 +97,15 @@ def order_of(places: Sequence[Place], a: str, b: str) -> int:
     return 1 if number[a] < number[b] else -1
 
 
-def other_rates(found: Iterable[Entry], size: Size = SMALL) -> dict[tuple[str, str], dict[float, dict[int, float]]]:
+def other_rates(
+    found: Iterable[Entry], size: Size = SMALL, unmet: bool = False
+) -> dict[tuple[str, str], dict[float, dict[int, float]]]:
     """What another learning rate would have said: of each scheme and task the runs on the seed of the rates.
 
     Args:
         found: entries of a file.
         size: of the model.
+        unmet: also of rates that did not meet the criterion.
     Returns:
         By scheme and task, by rate, by length the measure; of rates that met the criterion and were not chosen.
     Example:
@@ -112,8 +115,8 @@ def other_rates(found: Iterable[Entry], size: Size = SMALL) -> dict[tuple[str, s
     others = {}
     for (scheme, task), results in _tried(found, size).items():
         chosen = best_rate(task, results, size.maximum)
-        met = {rate: result for rate, result in results.items() if rate != chosen and result["met"]}
-        others[scheme, task] = {rate: _by_length(result) for rate, result in met.items()}
+        rest = {rate: result for rate, result in results.items() if rate != chosen and (unmet or result["met"])}
+        others[scheme, task] = {rate: _by_length(result) for rate, result in rest.items()}
     return others
 
 

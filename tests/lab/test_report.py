@@ -129,6 +129,7 @@ def test_other_rates_are_those_that_met_the_criterion_and_were_not_chosen():
     low, middle, high = RATES
     runs = [tried(low, True, 0.3), tried(middle, True, 0.2), tried(high, False, 0.1), tried(low, True, 0.1, seed=0)]
     assert other_rates(runs) == {("Alibi", "induction"): {middle: dict.fromkeys((32, 64, 128, 256), middle)}}
+    assert list(other_rates(runs, unmet=True)["Alibi", "induction"]) == [middle, high]
     last = TASKS["induction"].maximum  # met at the last look: not chosen, but met
     late = [tried(low, True, 0.3, last), tried(middle, True, 0.2), tried(high, True, 0.1)]
     assert list(other_rates(late)["Alibi", "induction"]) == [low, high]
