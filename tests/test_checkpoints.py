@@ -7,6 +7,8 @@ import struct
 import sys
 import time
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -14,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from posenc_lib.configs import Unreadable, checkpoints, learned_table, projections, scheme_of, t5_bias
 from posenc_lib.schemes.t5 import relative_position_bucket
+from posenc_lib.view import weights as drawn
 
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -387,3 +390,45 @@ def test_a_package_that_is_missing_is_named(package, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(Unreadable, match=re.escape(f"pip install {package}")):
         learned_table(place)
+
+
+@pytest.fixture
+def pictures(monkeypatch):
+    """The figures that are shown."""
+    shown = []
+    monkeypatch.setattr(drawn, "show", lambda fig, caption, alt: shown.append(fig))
+    yield shown
+    plt.close("all")
+
+
+def images(fig):
+    return {ax.get_title(): ax.images[0].get_array() for ax in fig.axes if ax.get_title()}
+
+
+def test_a_table_is_drawn(pictures, tmp_path):
+    table = learned_table(saved(model_of("gpt2"), tmp_path)).table
+    drawn.draw_table(table)
+    left, right = pictures[0].axes
+    P = table.double() - table.double().mean(0)
+    S = torch.linalg.svdvals(P)
+    path = np.stack(right.lines[0].get_data_3d())  # (3, max_length)
+    assert np.allclose(left.lines[0].get_ydata(), S / S[0])
+    assert np.allclose(np.linalg.norm(path @ P.numpy(), axis=1), S[:3])
+
+
+def test_a_bias_is_drawn(pictures, tmp_path):
+    others = {"num_layers": 2, "num_decoder_layers": 2, "d_model": 64, "num_heads": 4, "d_kv": 16, "d_ff": 48}
+    model = transformers.AutoModel.from_config(transformers.AutoConfig.for_model("t5", vocab_size=200, **others))
+    saved(model, tmp_path)
+    drawn.draw_bias(t5_bias(tmp_path).weight, t5_bias(tmp_path, decoder=True).weight)
+    for name, half in (("encoder", model.encoder), ("decoder", model.decoder)):
+        theirs = half.block[0].layer[0].SelfAttention.relative_attention_bias.weight
+        assert np.array_equal(images(pictures[0])[name], theirs.detach().T)
+
+
+def test_norms_of_pairs_are_drawn(pictures, tmp_path):
+    of_queries, of_keys = projections(saved(model_of("llama"), tmp_path), 1).pair_norms()
+    drawn.draw_pairs(of_queries, of_keys)
+    found = images(pictures[0])
+    assert np.array_equal(found["queries"], of_queries)
+    assert np.array_equal(found["keys"], of_keys)
