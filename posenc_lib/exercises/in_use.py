@@ -24,6 +24,7 @@ MADE_LIST, NO_LIST = (  # every third or fourth layer does not rotate; no line s
     {line: value for line, value in SMOLLM3.items() if line != "no_rope_layers"} | interval
     for interval in ({"no_rope_layer_interval": 3}, {})
 )
+NULL_LIST = SMOLLM3 | {"no_rope_layers": None}  # read as if it were absent
 EVERY_FOURTH = GEMMA3 | {"sliding_window_pattern": 4}
 NO_PATTERN = {line: value for line, value in GEMMA3.items() if line != "sliding_window_pattern"}
 FILLED_IN = {"llama": 10_000.0, "smollm3": 2_000_000.0, "gemma3_text": 1_000_000.0}  # for rope_theta
@@ -101,7 +102,7 @@ def _layer_kind(
     if config["model_type"] == "smollm3":
         every = config.get("no_rope_layer_interval", interval)
         flags = [int(not made or (n + counted) % every > 0) for n in range(config["num_hidden_layers"])]
-        flags = config.get("no_rope_layers", flags) if listed else flags
+        flags = config.get("no_rope_layers") or flags if listed else flags
         return (base if flags[layer] == rotates else 0, 0)
     if config["model_type"] == "gemma3_text" and (layer + first) % config.get("sliding_window_pattern", pattern):
         return (config.get(local, base), config["sliding_window"] if window else 0)
@@ -124,7 +125,7 @@ check_layer_kind = Check(
         (_File(config), layer)
         for config in (
             *(LLAMA, SMOLLM3, GEMMA3, NO_BASE, NO_BASE_SMOLLM3, NO_BASE_GEMMA3, NO_PATTERN),
-            *(MADE_LIST, NO_LIST, EVERY_FOURTH),
+            *(MADE_LIST, NO_LIST, NULL_LIST, EVERY_FOURTH),
         )
         for layer in (0, 2, 5, 6, 11)
     ],
@@ -184,7 +185,7 @@ check_layer_kind = Check(
         ),
         (
             "in no_rope_layers a 1 means that the layer rotates, whatever the name says",
-            lambda config, layer: _layer_kind(config, layer, rotates=int("no_rope_layers" not in config)),
+            lambda config, layer: _layer_kind(config, layer, rotates=int(not config.get("no_rope_layers"))),
         ),
         (
             "layers are counted from 0: with a pattern of 6 the first long one is layer 5",

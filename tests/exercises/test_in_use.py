@@ -62,7 +62,8 @@ def test_each_family_fills_in_its_own_base(absent, base):
         theta = config.get("rope_theta", absent.get(config["model_type"], base))
         if config["model_type"] == "smollm3":
             every = config.get("no_rope_layer_interval", 4)
-            flags = config.get("no_rope_layers", [(n + 1) % every > 0 for n in range(config["num_hidden_layers"])])
+            made = [(n + 1) % every > 0 for n in range(config["num_hidden_layers"])]
+            flags = config.get("no_rope_layers") or made
             return (theta if flags[layer] else 0, 0)
         if config["model_type"] == "gemma3_text" and (layer + 1) % config.get("sliding_window_pattern", 6):
             return (config["rope_local_base_freq"], config["sliding_window"])
