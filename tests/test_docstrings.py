@@ -20,6 +20,7 @@ from posenc_lib.lab import (
     contest,
     inside,
     longer,
+    places,
     practice,
     probes,
     remake,
@@ -58,14 +59,15 @@ def public() -> dict[str, object]:
     found += [practice.kernel, practice.keys_final, practice.kept_per_pair, practice.sides, practice.practice]
     found += [practice.deciding, practice.further, choosing.excluded, choosing.who_remains]
     found += [markdown.markdown_table, markdown.folded, labels.apart]
-    found += [report.length_at, report.said, report.letters, report.in_groups]
-    found += [report.first_group, report.of_task, report.standings]
+    found += [report.length_at, report.said, report.in_groups]
+    found += [report.first_group, report.of_task]
     found += [report.order_of, report.other_rates, report.at_rates, report.survives, report.guessing]
     found += [claims.why_not, claims.sure, claims.whatever_rate, remake.remake, remake.measured]
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]
     found += [statistics.share_above, statistics.claim, statistics.ranking]
     found += [statistics.of_size, statistics.resampled, statistics.ordered_by_chance, claims.listed]
     found += [report.explained, report.shuffled, longer.longer_version, longer.cells_after]
+    found += [places.places_version, places.curves, places.untrue]
     found += [report.chosen_rates]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]

@@ -25,9 +25,9 @@ check_share_better = Check(
     "share_better",
     _share,
     cases=[
-        (_values(0.9, 0.8, 0.7, 0.9, 0.6), _values(0.8, 0.7, 0.75, 0.6, 0.8), _draws(0), _draws(1), 0.01),
+        (_values(0.9, 0.8, 0.7, 0.9, 0.6), _values(0.8, 0.7, 0.75, 0.6, 0.8), _draws(0), _draws(1), 0.011),
         (_values(0.5, 0.25, 0.75, 0.5, 0.5), _values(0.25, 0.75, 0.5, 0.5, 0.25), _draws(2), _draws(3), 0.0),
-        (_values(0.31, 0.35, 0.4), _values(0.3, 0.33, 0.3), _draws(4, 3), _draws(5, 3), 0.03),
+        (_values(0.31, 0.35, 0.4), _values(0.3, 0.33, 0.3), _draws(4, 3), _draws(5, 3), 0.031),
     ],
     mistakes=[
         ("the margin is not used", lambda a, b, m, n, margin: _share(a, b, m, n, 0.0)),

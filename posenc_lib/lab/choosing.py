@@ -77,7 +77,7 @@ class Standing(NamedTuple):
     """One scheme, given some needs.
 
     scheme: name of the class.
-    fault: what excludes it, "task", "kernel", "mask" or "training"; empty if it remains.
+    fault: what excludes it, "task", "kernel", "mask", "length" or "training"; empty if it remains.
     reason: the same in words.
     spread: of its measures if it is trained, though it may be excluded.
     first: whether it shares the first place of those that remain.
@@ -121,6 +121,8 @@ def excluded(cell: Cell | None, row: Practice, needs: Needs) -> tuple[str, str]:
         return "kernel", fused.needs
     if row.both not in MASKS[needs.mask]:
         return "mask", UNSAID[row.both]
+    if needs.times == 1 and ", " in cell.scheme:  # what is done to a trained RoPE in longer texts
+        return "length", "is RoPE at this length"
     return "", ""
 
 
@@ -188,7 +190,7 @@ def answer(standings: Sequence[Standing], rows: Rows, needs: Needs, any_rate: bo
     head = f"{task}, {length_at(task, needs.times)} tokens ({needs.times} x): "
     out = Counter("runs" if s.reason == "not trained yet" else s.fault for s in standings if s.fault)
     causes = {"kernel": "by the kernel", "mask": "by the sides", "training": "not trained", "runs": "without runs"}
-    causes["task"] = "take no part"
+    causes |= {"length": "RoPE itself at this length", "task": "take no part"}
     gone = ", ".join(f"{out[fault]} {words}" for fault, words in causes.items() if out[fault])
     if not left:
         return f"{head}nobody here. Out: {gone or 'nobody'}."
@@ -365,7 +367,7 @@ def _shown(schemes: Sequence[str], rows: Rows, means: Mapping[str, float] | None
     """The first few of these in words, with their means, how many more they are, and whether none keeps the task."""
     order = _by_use(schemes, rows)
     names = [name_of(s) + (f" {means[s]:.2f}" if means else "") for s in order]
-    lost = "none keeps it; " * bool(means and not bits and max(means[s] for s in order) < KEPT)
+    lost = "none keeps it at these rates; " * bool(means and not bits and max(means[s] for s in order) < KEPT)
     more = len(names) - SHOWN
     rest = "" if more <= 0 else " or one more" if more == 1 else f" or one of {more} more"
     return lost + ", ".join(names[:SHOWN]) + rest
@@ -446,7 +448,7 @@ def all_of(*several: Told) -> Told:
 def in_flash(times: int, *tasks: str, mask: str = "causal") -> Told:
     """The answer in FlashAttention: of those that add slopes at most, who is first in all of these tasks.
 
-    Of many those that :func:`best` would name.
+    Of many those that :func:`best` would name, with the same star.
 
     Args:
         times: one of ``TIMES``.
@@ -456,11 +458,14 @@ def in_flash(times: int, *tasks: str, mask: str = "causal") -> Told:
 
     def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         needs = [Needs(task, times, "Flash, slopes at most", mask) for task in tasks]
-        first = [[s.scheme for s in who_remains(cells, rows, others, one) if s.first] for one in needs]
+        remain = [who_remains(cells, rows, others, one) for one in needs]
+        first = [[s.scheme for s in group if s.first] for group in remain]
         fit = [s for s in first[0] if all(s in group for group in first)]
         if fit or not all(first):
-            means = _at(cells, tasks[0], times) if fit and times > 1 else None
-            return [_shown(fit, rows, means, TASKS[tasks[0]].bits) or "not known yet"]
+            if not fit or (times == 1 and not TASKS[tasks[0]].bits):
+                return [_shown(fit, rows) or "not known yet"]
+            star = " *" if any(s.perhaps for group in remain for s in group) else ""
+            return [_shown(fit, rows, _at(cells, tasks[0], times), TASKS[tasks[0]].bits) + star]
         named = (f"{task} {_shown(group, rows)}" for task, group in zip(tasks, first, strict=True))
         return [f"nobody in all of these; first in {'; in '.join(named)}"]
 
@@ -513,7 +518,7 @@ PATH = (
     ),
     Question(
         "Is the cache of keys your limit?",
-        words("decoupled RoPE, as DeepSeek has it (notebook 18)"),
+        words("fewer heads of keys, windows, or one vector for all heads; the last needs decoupled RoPE (notebook 18)"),
         words("the same"),
         all_of(in_use("DecoupledRotary"), kernels("DecoupledRotary")),
     ),

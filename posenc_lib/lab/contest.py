@@ -197,11 +197,14 @@ def main() -> None:
     parser.add_argument("--again", nargs=3, metavar=("SCHEME", "TASK", "SEED"))
     parser.add_argument("--sample", type=int, metavar="N")
     parser.add_argument("--longer", metavar="FILE")
+    parser.add_argument("--places", metavar="FILE")
     options = parser.parse_args()
-    if options.longer is not None:
-        from posenc_lib.lab.longer import make  # which builds on this module
+    if options.longer is not None or options.places is not None:
+        from posenc_lib.lab import longer, places  # which build on this module
 
-        make(entries(options.file), options.longer, options.jobs)
+        for of, path in ((longer, options.longer), (places, options.places)):
+            if path is not None:
+                of.make(entries(options.file), path, options.jobs)
         return
     size = Size(*(getattr(options, name) for name in Size._fields))
     if options.again is None and options.sample is None:

@@ -9,7 +9,7 @@ import torch
 from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.contest import RATES, RATES_SEED, SEEDS, SMALL, Entry, Size, best_rate, run
-from posenc_lib.lab.statistics import MARGIN, Cell, Place, of_size, ranking, spread
+from posenc_lib.lab.statistics import MARGIN, Cell, Place, of_size, ranking, spread, with_method
 from posenc_lib.lab.tasks import IGNORE
 from posenc_lib.lab.trial import TASKS, TIMES
 
@@ -48,18 +48,6 @@ def said(cells: Cells, scheme: str, task: str, times: int, n_seeds: int = len(SE
         return reason
     mean, least, most = spread(cell.at(length_at(task, times), n_seeds))
     return f"{mean:.2f} [{least:.2f}, {most:.2f}]"
-
-
-def letters(places: Iterable[Place]) -> dict[str, str]:
-    """The groups of a ranking as letters by scheme: two schemes without a letter in common are ordered.
-
-    Example:
-        >>> from posenc_lib.lab.statistics import Place, Spread
-        >>> level = Spread(0.9, 0.9, 0.9)
-        >>> letters([Place("Alibi", level, 1, 2, (1,)), Place("Kerple", level, 1, 2, (1, 2))])
-        {'Alibi': 'a', 'Kerple': 'ab'}
-    """
-    return {place.scheme: "".join(chr(ord("a") + number - 1) for number in place.groups) for place in places}
 
 
 def in_groups(places: Iterable[Place]) -> str:
@@ -102,6 +90,8 @@ def other_rates(
 ) -> dict[tuple[str, str], dict[float, dict[int, float]]]:
     """What another learning rate would have said: of each scheme and task the runs on the seed of the rates.
 
+    What is done to a trained RoPE is there under names of its own, as in :func:`posenc_lib.lab.statistics.table`.
+
     Args:
         found: entries of a file.
         size: of the model.
@@ -116,7 +106,10 @@ def other_rates(
     for (scheme, task), results in _tried(found, size).items():
         chosen = best_rate(task, results, size.maximum)
         rest = {rate: result for rate, result in results.items() if rate != chosen and (unmet or result["met"])}
-        others[scheme, task] = {rate: _by_length(result) for rate, result in rest.items()}
+        others[scheme, task] = {rate: _by_length(result["measure"]) for rate, result in rest.items()}
+        for method in results[chosen].get("extended", ()):
+            name = f"{scheme}, {method}"
+            others[name, task] = {rate: _by_length(with_method(method, result)) for rate, result in rest.items()}
     return others
 
 
@@ -152,8 +145,8 @@ def _tried(found: Iterable[Entry], size: Size) -> dict[tuple[str, str], dict[flo
     return {pair: results for pair, results in tried.items() if len(results) == len(RATES)}
 
 
-def _by_length(result: dict[str, Any]) -> dict[int, float]:
-    return {int(n): measure for n, measure in result["measure"].items()}
+def _by_length(measure: Mapping[str, float]) -> dict[int, float]:
+    return {int(n): value for n, value in measure.items()}
 
 
 def at_rates(cells: Cells, others: Others, scheme: str, task: str, times: int) -> list[float]:
@@ -235,34 +228,6 @@ def of_task(cells: Cells, task: str, extended: bool = True) -> list[Cell]:
     """
     validate.choice("task", task, tuple(TASKS))
     return [cell for (scheme, other), cell in cells.items() if other == task and (extended or "," not in scheme)]
-
-
-def standings(cells: Cells, task: str, times: int) -> str:
-    """A task as a table in Markdown: letters, schemes, means, ranges, places; then who is not trained, and why.
-
-    Example:
-        >>> from posenc_lib.lab.statistics import table
-        >>> print(standings(table([], ["Alibi", "Kerple"]), "induction", 8))
-        **induction, 256 tokens**
-        <BLANKLINE>
-        | | scheme | mean | seeds | place |
-        |---|---|---|---|---|
-        <BLANKLINE>
-        not trained yet: ALiBi, KERPLE
-    """
-    mine = of_task(cells, task)
-    places = ranking(mine, length_at(task, times))
-    lines = [f"**{task}, {length_at(task, times)} tokens**", "", "| | scheme | mean | seeds | place |"]
-    lines.append("|---|---|---|---|---|")
-    for place in places:
-        mean, least, most = place.spread
-        where = str(place.first) if place.first == place.last else f"{place.first} to {place.last}"
-        name, group = name_of(place.scheme), letters(places)[place.scheme]
-        lines.append(f"| {group} | {name} | {mean:.3f} | {least:.3f} to {most:.3f} | {where} |")
-    reasons = {cell.scheme: reason for cell in mine if (reason := cell.untrained())}
-    for reason in sorted(set(reasons.values())):
-        lines += ["", f"{reason}: {', '.join(name_of(scheme) for scheme in reasons if reasons[scheme] == reason)}"]
-    return "\n".join(lines)
 
 
 def explained(values: Sequence[float], groups: Sequence[object]) -> float:

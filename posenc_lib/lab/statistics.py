@@ -162,7 +162,7 @@ def table(
         if scheme == EXTENDED and not TASKS[task].grid:
             for method in _methods(task, size):
                 name = f"{EXTENDED}, {method}"
-                cells[name, task] = _cell(name, task, mine, [_with(method, entry.result) for entry in mine])
+                cells[name, task] = _cell(name, task, mine, [with_method(method, entry.result) for entry in mine])
     for task in tasks:
         read = [entry.result.get("text") for pair in cells for entry in runs.get(pair, []) if pair[1] == task]
         _one(f"{task} was measured on", read, "texts")
@@ -173,8 +173,13 @@ def _methods(task: str, size: Size) -> list[str]:
     return list(extensions(frame(task, size.length or TASKS[task].length, size.width, size.heads), factor=2.0))
 
 
-def _with(method: str, result: Mapping[str, Any]) -> dict[str, float]:
-    """The measures by length of a trained RoPE to which this was done; at the training length nothing was."""
+def with_method(method: str, result: Mapping[str, Any]) -> dict[str, float]:
+    """The measures by length of a trained RoPE to which this was done; at the training length nothing was.
+
+    Example:
+        >>> with_method("YaRN", {"measure": {"32": 1.0, "64": 0.2}, "extended": {"YaRN": {"64": 0.9}}})
+        {'32': 1.0, '64': 0.9}
+    """
     at_home = next(iter(result["measure"]))
     return {at_home: result["measure"][at_home]} | result["extended"][method]
 

@@ -84,13 +84,29 @@ def test_the_results_decide(rows):
 
 def test_an_answer_has_means_and_says_where_none_keeps_the_task(rows):
     found = cells(Rotary=0.94, Alibi=0.94, T5Bias=0.5)
-    assert best(8, "copy back")(found, rows, {}) == ["none keeps it; RoPE 0.94, ALiBi 0.94"]
-    assert in_flash(8, "copy back")(found, rows, {}) == ["none keeps it; RoPE 0.94, ALiBi 0.94"]
+    assert best(8, "copy back")(found, rows, {}) == ["none keeps it at these rates; RoPE 0.94, ALiBi 0.94"]
+    assert in_flash(8, "copy back")(found, rows, {}) == ["none keeps it at these rates; RoPE 0.94, ALiBi 0.94"]
     others = {("T5Bias", "copy back"): {0.01: dict.fromkeys((32, 64, 128, 256), 0.94)}}
-    assert best(8, "copy back")(found, rows, others) == ["none keeps it; RoPE 0.94, ALiBi 0.94 *"]
+    assert best(8, "copy back")(found, rows, others) == ["none keeps it at these rates; RoPE 0.94, ALiBi 0.94 *"]
     assert best(8, "copy back")(cells(Rotary=0.95, T5Bias=0.5), rows, {}) == ["RoPE 0.95"]
     text = cells("next character", TASKS["next character"].lengths(64), Rotary=2.5, T5Bias=2.25)
     assert best(8, "next character")(text, rows, {}) == ["T5 2.25"]
+
+
+def test_in_flash_a_star_says_that_another_rate_may_bring_others(rows):
+    found, longer = cells(Rotary=0.96, Alibi=0.5, T5Bias=0.5), dict.fromkeys((32, 64, 128, 256), 0.97)
+    take = in_flash(8, "copy back")
+    assert take(found, rows, {("Alibi", "copy back"): {0.01: longer}}) == ["RoPE 0.96 *"]
+    assert take(found, rows, {("T5Bias", "copy back"): {0.01: longer}}) == ["RoPE 0.96"], "T5 needs a bias"
+
+
+def test_what_is_done_to_rope_in_longer_texts_is_out_at_the_training_length(rows):
+    name = "Rotary, NTK-aware"
+    found = cells(Rotary=0.96) | {(name, "copy back"): cells(Rotary=0.96)["Rotary", "copy back"]._replace(scheme=name)}
+    both = {"Rotary": rows["Rotary"], name: rows["Rotary"]}
+    for times, fault in ((1, "length"), (2, "")):
+        faults = {s.scheme: s.fault for s in who_remains(found, both, {}, Needs("copy back", times))}
+        assert faults == {"Rotary": "", name: fault}
 
 
 def test_a_scheme_must_be_first_in_all_tasks_and_tell_the_sides(rows):
@@ -231,7 +247,7 @@ def test_at_home(rows):
 def test_the_answer_in_flash_is_who_is_first_of_those_that_add_slopes_at_most(rows):
     assert named(in_flash(8, "copy back")(cells(Rotary=0.5, Alibi=0.96, T5Bias=0.96), rows, {})) == ["ALiBi"]
     found = cells(Rotary=0.5, XPos=0.3, Kerple=0.96, T5Bias=0.96)
-    assert named(in_flash(8, "copy back")(found, rows, {})) == ["none keeps it; RoPE"]
+    assert named(in_flash(8, "copy back")(found, rows, {})) == ["none keeps it at these rates; RoPE"]
     assert in_flash(8, "copy back")(table([]), rows, {}) == ["not known yet"]
     other = cells("look-up", Rotary=0.5, XPos=0.96)
     assert in_flash(8, "copy back", "look-up")(found | other, rows, {}) == [

@@ -12,14 +12,12 @@ from posenc_lib.lab.report import (
     guessing,
     in_groups,
     length_at,
-    letters,
     of_task,
     order_of,
     other_rates,
     rivals,
     said,
     shuffled,
-    standings,
     survives,
 )
 from posenc_lib.lab.statistics import Cell, ranking, table
@@ -59,41 +57,17 @@ def test_schemes_without_an_order_share_a_letter_and_an_equals_sign():
         cell("Fire", *[0.1] * 5),
     ]
     places = ranking(near, 256)
-    assert letters(places) == {"Alibi": "a", "Kerple": "a", "Fire": "b"}
     assert in_groups(places) == "ALiBi = KERPLE > FIRE"
     assert in_groups([]) == ""
 
 
 @pytest.mark.parametrize("task", ["sort", "Copy back"])
 def test_unknown_tasks_are_refused(task):
-    for ask in (lambda: length_at(task, 1), lambda: of_task({}, task), lambda: standings({}, task, 8)):
+    for ask in (lambda: length_at(task, 1), lambda: of_task({}, task)):
         with pytest.raises(ValueError, match=f"task must be .*{task}"):
             ask()
     with pytest.raises(ValueError, match=r"times must be .*3"):
         length_at("grid", 3)
-
-
-def test_standings_name_everybody_once():
-    found = table([], ["Rotary", "Fire"], ["induction"]) | {
-        ("Alibi", "induction"): cell("Alibi", *[0.9] * 5),
-        ("Kerple", "induction"): cell("Kerple", *[0.5] * 5),
-        ("Shaw", "induction"): cell("Shaw", *[0.9] * 5, met=False),
-    }
-    assert standings(found, "induction", 8).splitlines() == [
-        "**induction, 256 tokens**",
-        "",
-        "| | scheme | mean | seeds | place |",
-        "|---|---|---|---|---|",
-        "| a | ALiBi | 0.900 | 0.900 to 0.900 | 1 |",
-        "| b | KERPLE | 0.500 | 0.500 to 0.500 | 2 |",
-        "",
-        "not trained yet: RoPE, RoPE, position interpolation, RoPE, NTK-aware, RoPE, YaRN, "
-        "RoPE, YaRN, fast from 4 turns, RoPE, query temperature, FIRE",
-        "",
-        "not trained: the criterion met in 0 of 5 seeds: Shaw",
-    ]
-    found["Kerple", "induction"] = cell("Kerple", *[0.9] * 5)
-    assert "| a | KERPLE | 0.900 | 0.900 to 0.900 | 1 to 2 |" in standings(found, "induction", 8)
 
 
 def test_groups_explain_the_variance_between_their_means():
@@ -137,6 +111,17 @@ def test_other_rates_are_those_that_met_the_criterion_and_were_not_chosen():
     small = Size(layers=1, width=16, heads=2)
     assert other_rates([tried(rate, True, 0.1, size=small) for rate in RATES]) == {}
     assert other_rates([tried(rate, True, 0.1, size=small) for rate in RATES], small).keys() == {("Alibi", "induction")}
+
+
+def test_other_rates_of_what_is_done_to_a_trained_rope():
+    _, middle, high = sorted(RATES)
+    runs = []
+    for rate in RATES:
+        setting = tried(rate, True, 0.1).setting | {"scheme": "Rotary"}
+        result = {"met": rate != high, "loss": 0.1, "updates": 100, "measure": {"32": rate, "256": 0.1}}
+        runs.append(Entry(setting, result | {"extended": {"YaRN": {"256": 2 * rate}}}))
+    assert other_rates(runs)["Rotary, YaRN", "induction"] == {middle: {32: middle, 256: 2 * middle}}
+    assert list(other_rates(runs, unmet=True)["Rotary, YaRN", "induction"]) == [middle, high]
 
 
 def test_the_chosen_rate_is_that_of_the_seeds_of_the_contest():
