@@ -1,5 +1,6 @@
 """What is read from a configuration gives the attention of the model that transformers makes of it."""
 
+import itertools
 import json
 import re
 import time
@@ -587,18 +588,19 @@ def test_a_file_of_mistral_with_kinds_is_one_of_ministral(tmp_path):
 
 
 def edited_files():
-    """What the steps of notebook 18 make of the file of SmolLM3, its widths divided by 16."""
+    """What the editor of notebook 18 can make of the file of SmolLM3, its widths divided by 16."""
     cells = json.loads((NOTEBOOKS / "18_in_use.ipynb").read_text())["cells"]
-    source = next("".join(cell["source"]) for cell in cells if "STEPS = [" in "".join(cell["source"]))
+    source = next("".join(cell["source"]) for cell in cells if "def file_of(" in "".join(cell["source"]))
     found = {"MODELS": {row["model"]: row["config"] for row in public_models()}}
     exec(source[source.index("config =") : source.index("TEXT =")], found)
-    for change, before, _ in found["STEPS"]:
-        file = found["config"] | before | change
-        file = {line: value for line, value in file.items() if value != found["DELETED"]}
+    made = {}
+    for edit in itertools.product(found["OTHERS"], found["BECOMES"], found["BEFORE"]):
+        file = found["file_of"](*edit)
         file |= {"hidden_size": file["hidden_size"] // 16, "vocab_size": 50, "torch_dtype": "float32"}
-        file |= {"sliding_window": 5} if file["sliding_window"] else {}
-        said = [f"{line} {str(value)[:20]}" for line, value in (change | before).items()]
-        yield pytest.param(file, id=", ".join(said))
+        file |= {"sliding_window": 5} if file.get("sliding_window") else {}
+        made.setdefault(json.dumps(file, sort_keys=True), (file, ", ".join(edit)))
+    for file, name in made.values():
+        yield pytest.param(file, id=name)
 
 
 @torch.no_grad()
@@ -645,6 +647,7 @@ WRONG = [
     (SMALL | {"model_type": "gemma2", "layer_types": [3]}, ValueError, "layer_types"),
     (SMALL | {"model_type": "gemma2", "query_pre_attn_scalar": 0}, ValueError, "query_pre_attn_scalar"),
     (SMALL | {"model_type": "smollm3", "no_rope_layers": [7] * 4}, ValueError, "no_rope_layers"),
+    (SMALL | {"model_type": "smollm3", "no_rope_layers": []}, ValueError, "no_rope_layers"),
     (SMALL | {"model_type": "gpt_neo", "attention_types": 3}, (ValueError, TypeError), "attention_types"),
     (SMALL | {"model_type": "gpt_neo", "attention_types": [[["global"], 10**12]]}, ValueError, "attention_types"),
     (SMALL | {"model_type": "bert", "max_position_embeddings": 10**8, "hidden_size": 10**6}, ValueError, "numbers"),

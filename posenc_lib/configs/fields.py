@@ -147,10 +147,10 @@ def layer_type(fields: Fields, layer: int, default: str, short_layers: str = SLI
     return kind
 
 
-def flag(fields: Fields, name: str, layer: int, default: bool) -> bool:
-    """What a list of 0 and 1 says of a layer, or else the default."""
-    flags = fields.given(name) or None
-    if flags is None:
+def flag(fields: Fields, name: str, layer: int, default: bool, empty: bool = False) -> bool:
+    """What a list of 0 and 1 says of a layer, or else the default; ``empty``: an empty list is as if absent."""
+    flags = fields.given(name)
+    if flags is None or (empty and flags == []):
         return default
     if not isinstance(flags, list | tuple) or len(flags) <= layer or flags[layer] not in (0, 1):
         raise ValueError(f"{name} must be a list of 0 and 1 for each layer, got {short(flags)}")

@@ -4,6 +4,7 @@ Likely mistakes are given as code: each is a wrong version of the function with 
 those of a wrong version, the message is what the learner reads.
 """
 
+import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -73,7 +74,7 @@ class Check:
             try:
                 answers.append(_tensor(answer).detach().cpu())
             except Exception:
-                return f"{self.name} must return a tensor or a number, got {type(answer).__name__}"
+                return f"{self.name} must return a tensor, a number or several of these, got {reprlib.repr(answer)}"
             if self.dtype not in (None, answers[-1].dtype):
                 return f"{self.name} must return {self.dtype}, got {answers[-1].dtype}"
         expected = self._results(self.reference)

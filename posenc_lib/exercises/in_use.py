@@ -192,6 +192,7 @@ check_layer_kind = Check(
             lambda config, layer: _layer_kind(config, layer, first=0),
         ),
         ("of Gemma 3 every sixth layer is the long one; you have it the other way round", _exchanged),
+        ("the base comes first, then the window", lambda config, layer: _layer_kind(config, layer)[::-1]),
         (
             "the short layers of Gemma 3 rotate with rope_local_base_freq",
             lambda config, layer: _layer_kind(config, layer, local="rope_theta"),
