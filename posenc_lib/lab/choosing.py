@@ -524,8 +524,8 @@ PATH = (
     ),
     Question(
         "Do texts grow, and do you train on in longer ones?",
-        words("RoPE, rescaled before; T5 where a mask costs nothing; ALiBi for few updates and no exact places"),
-        words("RoPE, rescaled before; ALiBi for few updates and no exact places"),
+        words("RoPE, rescaled if briefly; T5 where a mask costs nothing; ALiBi for few updates and no exact places"),
+        words("RoPE, rescaled if briefly; ALiBi for few updates and no exact places"),
         kernels("Rotary"),
         lambda after: [
             line
