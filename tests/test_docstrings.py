@@ -67,7 +67,7 @@ def public() -> dict[str, object]:
     found += [statistics.share_above, statistics.claim, statistics.ranking]
     found += [statistics.of_size, statistics.resampled, statistics.ordered_by_chance, claims.listed]
     found += [report.explained, report.shuffled, longer.longer_version, longer.cells_after]
-    found += [statistics.with_method, places.places_version, places.curves, places.untrue]
+    found += [contest.learned, statistics.with_method, places.places_version, places.curves, places.untrue]
     found += [report.chosen_rates]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]

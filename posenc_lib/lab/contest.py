@@ -17,7 +17,7 @@ import argparse
 import json
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -160,11 +160,35 @@ def entries(path: str | Path) -> list[Entry]:
     return [Entry(json.loads(setting), cast(dict[str, Any], result)) for setting, result in read(path).items()]
 
 
-def outdated(found: Iterable[Entry]) -> list[Entry]:
-    """The entries that other code has made than that which is here."""
-    now = cache(code_version)
+def outdated(found: Iterable[Entry], version_of: Callable[..., str] = code_version) -> list[Entry]:
+    """The entries that other code has made than that which is here, whose digest ``version_of`` tells."""
+    now = cache(version_of)
     decide = ("scheme", "task", "length", "width", "heads")  # the same for all seeds and rates
     return [entry for entry in found if entry.result["version"] != now(*map(entry.setting.__getitem__, decide))]
+
+
+def learned(found: Iterable[Entry], schemes: Sequence[str], tasks: Sequence[str]) -> list[dict[str, Any]]:
+    """The settings of the small models of these schemes that met the criterion in these tasks, seed by seed.
+
+    Args:
+        found: entries of a contest, see :func:`entries`.
+        schemes, tasks: in the order of which those of one seed come.
+    Example:
+        >>> from posenc_lib.lab.contest import Entry, run
+        >>> made = [Entry(run("Alibi", "passkey", seed, 0.003), {"met": seed < 2}) for seed in (100, 2, 1, 0)]
+        >>> [setting["seed"] for setting in learned(made, ["Alibi"], ["passkey"])]
+        [0, 1]
+    """
+    mine = [
+        entry.setting
+        for entry in found
+        if entry.setting["scheme"] in schemes
+        and entry.setting["task"] in tasks
+        and entry.setting["seed"] != RATES_SEED
+        and entry.result["met"]
+        and entry.setting == run(*(entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate")))
+    ]
+    return sorted(mine, key=lambda s: (s["seed"], schemes.index(s["scheme"]), tasks.index(s["task"])))
 
 
 def again(entry: Entry) -> bool:

@@ -7,7 +7,6 @@ makes what is missing in the second file, for the models of the first: all schem
 
 import copy
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +16,8 @@ from torch import nn
 from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.claims import Statement
-from posenc_lib.lab.contest import RATES_SEED, Entry, run
+from posenc_lib.lab.contest import Entry, learned
+from posenc_lib.lab.contest import outdated as of_other_code
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.remake import remake
 from posenc_lib.lab.settings import EXTENDED, extensions, setting
@@ -145,23 +145,12 @@ def trials(found: Iterable[Entry]) -> list[dict[str, Any]]:
     Args:
         found: see :func:`posenc_lib.lab.contest.entries`.
     """
-    mine = [
-        entry.setting
-        for entry in found
-        if entry.setting["scheme"] in SCHEMES
-        and entry.setting["task"] in ALREADY
-        and entry.setting["seed"] != RATES_SEED
-        and entry.result["met"]
-        and entry.setting == run(*(entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate")))
-    ]
-    return sorted(mine, key=lambda s: (s["seed"], SCHEMES.index(s["scheme"]), ALREADY.index(s["task"])))
+    return learned(found, SCHEMES, ALREADY)
 
 
 def outdated(found: Iterable[Entry]) -> list[Entry]:
     """The entries that other code has made than that which is here."""
-    now = cache(longer_version)
-    decide = ("scheme", "task", "length", "width", "heads")  # the same for all seeds and rates
-    return [entry for entry in found if entry.result["version"] != now(*map(entry.setting.__getitem__, decide))]
+    return of_other_code(found, longer_version)
 
 
 def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> list[Entry]:

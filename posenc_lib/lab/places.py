@@ -7,14 +7,14 @@ makes what is missing in the second file, for the models of the first: all schem
 
 import math
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 
-from posenc_lib.lab.contest import RATES_SEED, Entry, run
+from posenc_lib.lab.contest import Entry, learned
+from posenc_lib.lab.contest import outdated as of_other_code
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.remake import remake
 from posenc_lib.lab.settings import EXTENDED, extensions
@@ -122,23 +122,12 @@ def trials(found: Iterable[Entry]) -> list[dict[str, Any]]:
     Args:
         found: see :func:`posenc_lib.lab.contest.entries`.
     """
-    mine = [
-        entry.setting
-        for entry in found
-        if entry.setting["scheme"] in SCHEMES
-        and entry.setting["task"] in ASKED
-        and entry.setting["seed"] != RATES_SEED
-        and entry.result["met"]
-        and entry.setting == run(*(entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate")))
-    ]
-    return sorted(mine, key=lambda s: (s["seed"], ASKED.index(s["task"]), SCHEMES.index(s["scheme"])))
+    return learned(found, SCHEMES, ASKED)
 
 
 def outdated(found: Iterable[Entry]) -> list[Entry]:
     """The entries that other code has made than that which is here."""
-    now = cache(places_version)
-    decide = ("scheme", "task", "length", "width", "heads")  # the same for all seeds and rates
-    return [entry for entry in found if entry.result["version"] != now(*map(entry.setting.__getitem__, decide))]
+    return of_other_code(found, places_version)
 
 
 def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> list[Entry]:

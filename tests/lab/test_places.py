@@ -31,11 +31,6 @@ SMALL = {"seed": 0, "learning_rate": 3e-3, "length": 32, "maximum": 2, "layers":
 
 
 @pytest.fixture(scope="module")
-def contest_entries():
-    return entries(DATA / "contest.jsonl")
-
-
-@pytest.fixture(scope="module")
 def found():
     return entries(DATA / "places.jsonl")
 
