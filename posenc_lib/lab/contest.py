@@ -11,6 +11,8 @@ of their own, then the seeds, all schemes with one before the next. An interrupt
     --again Rotary "copy back" 0                        one entry computed anew, beside that of the file
     --sample 10                                         the same for ten entries that are drawn
     --longer notebooks/data/longer.jsonl                no more of the contest: its models trained on in longer texts
+    --places notebooks/data/places.jsonl                ... tested by place
+    --regimes notebooks/data/regimes.jsonl              ... trained without stopping, in one length and in many
 """
 
 import argparse
@@ -222,11 +224,13 @@ def main() -> None:
     parser.add_argument("--sample", type=int, metavar="N")
     parser.add_argument("--longer", metavar="FILE")
     parser.add_argument("--places", metavar="FILE")
+    parser.add_argument("--regimes", metavar="FILE")
     options = parser.parse_args()
-    if options.longer is not None or options.places is not None:
-        from posenc_lib.lab import longer, places  # which build on this module
+    from posenc_lib.lab import longer, places, regimes  # which build on this module
 
-        for of, path in ((longer, options.longer), (places, options.places)):
+    others = ((longer, options.longer), (places, options.places), (regimes, options.regimes))
+    if any(path is not None for _, path in others):
+        for of, path in others:
             if path is not None:
                 of.make(entries(options.file), path, options.jobs)
         return

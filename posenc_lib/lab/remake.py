@@ -8,7 +8,7 @@ from posenc_lib import validate
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.settings import configured, setting
 from posenc_lib.lab.training import one_thread
-from posenc_lib.lab.trial import SEEDS, TASKS, _measure, _train, frame
+from posenc_lib.lab.trial import SEEDS, TASKS, Contest, _measure, _train, frame
 
 
 @one_thread()
@@ -22,9 +22,12 @@ def remake(
     layers: int = 2,
     width: int = 64,
     heads: int = 4,
+    instead: Contest | None = None,
 ) -> TinyTransformer:
     """The model of a trial, trained again as :func:`posenc_lib.lab.trial.trial` does with the same arguments.
 
+    Args:
+        instead: of the task, what the training draws its texts from and whether it looks at what is learned so far.
     Raises:
         ValueError: an unknown scheme or task.
     Example:
@@ -39,7 +42,7 @@ def remake(
     model = TinyTransformer(
         positions, contest.vocabulary, causal=contest.causal, dim=width, num_heads=heads, num_layers=layers, seed=seed
     )
-    _train(model, contest, length, maximum, learning_rate, seed, setting(scheme).rate)
+    _train(model, instead or contest, length, maximum, learning_rate, seed, setting(scheme).rate)
     return model
 
 

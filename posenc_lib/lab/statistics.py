@@ -158,11 +158,11 @@ def table(
     cells = {}
     for scheme, task in pairs(wanted, tasks, size):
         mine = sorted(runs.get((scheme, task), []), key=lambda entry: entry.setting["seed"])
-        cells[scheme, task] = _cell(scheme, task, mine, [entry.result["measure"] for entry in mine])
+        cells[scheme, task] = cell_of(scheme, task, mine, [entry.result["measure"] for entry in mine])
         if scheme == EXTENDED and not TASKS[task].grid:
             for method in _methods(task, size):
                 name = f"{EXTENDED}, {method}"
-                cells[name, task] = _cell(name, task, mine, [with_method(method, entry.result) for entry in mine])
+                cells[name, task] = cell_of(name, task, mine, [with_method(method, entry.result) for entry in mine])
     for task in tasks:
         read = [entry.result.get("text") for pair in cells for entry in runs.get(pair, []) if pair[1] == task]
         _one(f"{task} was measured on", read, "texts")
@@ -184,7 +184,7 @@ def with_method(method: str, result: Mapping[str, Any]) -> dict[str, float]:
     return {at_home: result["measure"][at_home]} | result["extended"][method]
 
 
-def _cell(scheme: str, task: str, mine: list[Entry], measures: list[dict[str, float]]) -> Cell:
+def cell_of(scheme: str, task: str, mine: list[Entry], measures: list[dict[str, float]]) -> Cell:
     """One cell of runs that are sorted by seed; a loss that is not a number is no criterion met."""
     seeds = tuple(entry.setting["seed"] for entry in mine)
     if len(set(seeds)) < len(seeds):

@@ -34,15 +34,15 @@ def sweep(
     path, settings = Path(path), [dict(setting) for setting in settings]
     done = read(path)
     _cut(path)
-    missing = [setting for setting in settings if _key(setting) not in done]
+    missing = [setting for setting in settings if as_key(setting) not in done]
     run = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
     with path.open("a", encoding="utf-8") as file:
         finished = run(joblib.delayed(_call)(function, setting) for setting in missing)
         for setting, result in tqdm(finished, total=len(missing), desc="sweep", leave=False):
             file.write(json.dumps({"setting": setting, "result": result}) + "\n")
             file.flush()
-            done[_key(setting)] = result
-    return [done[_key(setting)] for setting in settings]
+            done[as_key(setting)] = result
+    return [done[as_key(setting)] for setting in settings]
 
 
 def read(path: str | Path) -> dict[str, object]:
@@ -57,7 +57,7 @@ def read(path: str | Path) -> dict[str, object]:
     for number, line in enumerate(lines, start=1):
         try:
             entry = json.loads(line)
-            done[_key(entry["setting"])] = entry["result"]
+            done[as_key(entry["setting"])] = entry["result"]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"{path}, line {number}, is not a result: {line.decode(errors='replace')[:80]!r}"
@@ -71,7 +71,13 @@ def _cut(path: Path) -> None:
         os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
-def _key(setting: Setting) -> str:
+def as_key(setting: Setting) -> str:
+    """A setting as JSON with sorted names, as :func:`read` returns it.
+
+    Example:
+        >>> as_key({"seed": 0, "scheme": "Alibi"})
+        '{"scheme": "Alibi", "seed": 0}'
+    """
     return json.dumps(setting, sort_keys=True)
 
 

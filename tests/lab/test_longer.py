@@ -24,6 +24,7 @@ from posenc_lib.lab.longer import (
 )
 from posenc_lib.lab.report import length_at, order_of
 from posenc_lib.lab.statistics import ranking, table
+from posenc_lib.lab.sweep import as_key
 from posenc_lib.lab.trial import trial
 
 DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
@@ -38,10 +39,6 @@ def found():
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(module, "UPDATES", (1, 2))
-
-
-def as_key(setting):
-    return json.dumps(setting, sort_keys=True)
 
 
 def test_the_file_is_complete_and_made_by_this_code(contest_entries, found):

@@ -23,6 +23,7 @@ from posenc_lib.lab.places import (
     trials,
     untrue,
 )
+from posenc_lib.lab.sweep import as_key
 from posenc_lib.lab.tasks import IGNORE
 from posenc_lib.lab.trial import SEEDS, TASKS, trial
 
@@ -33,10 +34,6 @@ SMALL = {"seed": 0, "learning_rate": 3e-3, "length": 32, "maximum": 2, "layers":
 @pytest.fixture(scope="module")
 def found():
     return entries(DATA / "places.jsonl")
-
-
-def as_key(setting):
-    return json.dumps(setting, sort_keys=True)
 
 
 def counts(task):
