@@ -14,6 +14,8 @@ import torch
 from torch import Generator, Tensor
 
 from posenc_lib import validate
+from posenc_lib.lab.catalog import name_of
+from posenc_lib.lab.claims import Statement
 from posenc_lib.lab.contest import RATES_SEED, Entry
 from posenc_lib.lab.contest import outdated as of_other_code
 from posenc_lib.lab.remake import remake
@@ -23,10 +25,25 @@ from posenc_lib.lab.training import one_thread
 from posenc_lib.lab.trial import MET, TASKS, Contest, _look, _measure, code_version
 from posenc_lib.lab.version import version
 
+LEARNED = "until learned"  # the contest's
 TO_THE_END, MIXED = "to the maximum", "mixed lengths"  # the second to the maximum, too
 REGIMES = (TO_THE_END, MIXED)
 SHORTEST = 3 / 8  # of the training length, in mixed lengths
 SCHEMES = ("NoPosition", "T5Bias", "Alibi", "Rotary", "Sinusoidal")
+
+
+def _order(regime: str, task: str, times: int, above: str, below: str) -> tuple[str, Statement]:
+    """A claim that the mean of one scheme lies above that of another."""
+    words = f"{task}, {times} x: {name_of(above)} above {name_of(below)}"
+    return regime, Statement(regime, words, task, (above, times), (below, times))
+
+
+CLAIMS = (  # of notebook 20, with the regime in which they are said
+    _order(LEARNED, "passkey", 4, "T5Bias", "NoPosition"),
+    _order(TO_THE_END, "passkey", 4, "T5Bias", "NoPosition"),
+    _order(MIXED, "passkey", 4, "NoPosition", "T5Bias"),
+    *(_order(regime, "passkey", 8, "Alibi", "T5Bias") for regime in (TO_THE_END, MIXED)),
+)
 
 
 @one_thread()

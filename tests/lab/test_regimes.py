@@ -9,8 +9,11 @@ import torch
 
 from posenc_lib.lab import contest as contest_module
 from posenc_lib.lab import regimes as module
+from posenc_lib.lab.claims import sure
 from posenc_lib.lab.contest import Entry, entries
 from posenc_lib.lab.regimes import (
+    CLAIMS,
+    LEARNED,
     MIXED,
     REGIMES,
     SCHEMES,
@@ -23,7 +26,7 @@ from posenc_lib.lab.regimes import (
     regime_version,
     trials,
 )
-from posenc_lib.lab.statistics import table
+from posenc_lib.lab.statistics import Cell, table
 from posenc_lib.lab.sweep import as_key
 from posenc_lib.lab.trial import TASKS, trial
 
@@ -142,3 +145,12 @@ def test_the_command_makes_what_is_missing(monkeypatch, tmp_path):
     assert target.read_text() == written
     assert entries(target) == [Entry(setting | {"regime": one}, made) for one in REGIMES]
     assert make([], tmp_path / "none.jsonl") == []
+
+
+def test_every_claim_is_sure_and_none_of_a_changed_file_is(contest_entries, found):
+    contest = table(contest_entries, SCHEMES)
+    for name, claim in CLAIMS:
+        cells = contest if name == LEARNED else cells_in(name, found)
+        assert sure(claim, cells) is True, claim
+        flat = {pair: Cell(*pair, c.seeds, c.met, {n: (0.5,) * 5 for n in c.measures}) for pair, c in cells.items()}
+        assert sure(claim, flat) is False, claim
