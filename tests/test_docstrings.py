@@ -23,10 +23,12 @@ from posenc_lib.lab import (
     places,
     practice,
     probes,
+    regimes,
     remake,
     report,
     settings,
     statistics,
+    sweep,
     trial,
     version,
 )
@@ -68,7 +70,8 @@ def public() -> dict[str, object]:
     found += [statistics.of_size, statistics.resampled, statistics.ordered_by_chance, claims.listed]
     found += [report.explained, report.shuffled, longer.longer_version, longer.cells_after]
     found += [contest.learned, statistics.with_method, places.places_version, places.curves, places.untrue]
-    found += [report.chosen_rates]
+    found += [report.chosen_rates, sweep.as_key, statistics.cell_of]
+    found += [regimes.in_regime, regimes.mixed_lengths, regimes.regime_version, regimes.cells_in]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]
     return {

@@ -74,6 +74,7 @@ def in_regime(contest: Contest, regime: str) -> Contest:
     """A task as the training of a regime has it: without a look at what is learned so far.
 
     Example:
+        >>> from posenc_lib.lab.trial import TASKS
         >>> in_regime(TASKS["passkey"], "to the maximum").task is TASKS["passkey"].task
         True
     """
@@ -85,6 +86,7 @@ def mixed_lengths(contest: Contest) -> Callable[..., tuple[Tensor, Tensor]]:
     """Its task, in texts of a length that every batch draws, on a grid of a number of rows.
 
     Example:
+        >>> from posenc_lib.lab.trial import TASKS
         >>> draw, generator = mixed_lengths(TASKS["look-up"]), torch.Generator().manual_seed(0)
         >>> [draw(1, 32, generator)[0].shape[1] for batch in range(5)]
         [23, 23, 29, 13, 23]

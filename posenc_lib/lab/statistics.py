@@ -185,7 +185,20 @@ def with_method(method: str, result: Mapping[str, Any]) -> dict[str, float]:
 
 
 def cell_of(scheme: str, task: str, mine: list[Entry], measures: list[dict[str, float]]) -> Cell:
-    """One cell of runs that are sorted by seed; a loss that is not a number is no criterion met."""
+    """One cell of runs that are sorted by seed; a loss that is not a number is no criterion met.
+
+    Args:
+        scheme, task: names of the cell.
+        mine: its runs.
+        measures: for each run, by length.
+    Raises:
+        ValueError: two runs with one seed, runs of several versions of the code.
+    Example:
+        >>> from posenc_lib.lab.contest import Entry
+        >>> made = Entry({"seed": 0}, {"met": True, "loss": None, "version": "0"})
+        >>> cell_of("Alibi", "passkey", [made], [{"32": 0.5}]).untrained()
+        'not trained: the criterion met in 0 of 1 seeds'
+    """
     seeds = tuple(entry.setting["seed"] for entry in mine)
     if len(set(seeds)) < len(seeds):
         raise ValueError(f"{scheme} on {task} must have one run for each seed, got {list(seeds)}")
