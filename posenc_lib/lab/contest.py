@@ -21,6 +21,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -162,6 +163,13 @@ def entries(path: str | Path) -> list[Entry]:
     return [Entry(json.loads(setting), cast(dict[str, Any], result)) for setting, result in read(path).items()]
 
 
+def filled(
+    function: Callable[..., object], wanted: Sequence[dict[str, Any]], path: str | Path, jobs: int | None = None
+) -> list[Entry]:
+    """Make what is missing in a file, and return the wanted entries; see :func:`posenc_lib.lab.sweep.sweep`."""
+    return [Entry(*both) for both in zip(wanted, sweep(function, wanted, path, jobs), strict=True)]
+
+
 def outdated(found: Iterable[Entry], version_of: Callable[..., str] = code_version) -> list[Entry]:
     """The entries that other code has made than that which is here, whose digest ``version_of`` tells."""
     now = cache(version_of)
@@ -226,13 +234,10 @@ def main() -> None:
     parser.add_argument("--places", metavar="FILE")
     parser.add_argument("--regimes", metavar="FILE")
     options = parser.parse_args()
-    from posenc_lib.lab import longer, places, regimes  # which build on this module
-
-    others = ((longer, options.longer), (places, options.places), (regimes, options.regimes))
-    if any(path is not None for _, path in others):
-        for of, path in others:
-            if path is not None:
-                of.make(entries(options.file), path, options.jobs)
+    others = {name: path for name in ("longer", "places", "regimes") if (path := getattr(options, name)) is not None}
+    for name, path in others.items():  # modules that build on this one
+        import_module(f"posenc_lib.lab.{name}").make(entries(options.file), path, options.jobs)
+    if others:
         return
     size = Size(*(getattr(options, name) for name in Size._fields))
     if options.again is None and options.sample is None:

@@ -16,15 +16,14 @@ from torch import nn
 from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.claims import Statement
-from posenc_lib.lab.contest import Entry, learned
+from posenc_lib.lab.contest import Entry, filled, learned
 from posenc_lib.lab.contest import outdated as of_other_code
 from posenc_lib.lab.model import TinyTransformer
-from posenc_lib.lab.remake import remake
+from posenc_lib.lab.remake import measured, remake
 from posenc_lib.lab.settings import EXTENDED, extensions, setting
 from posenc_lib.lab.statistics import Cell
-from posenc_lib.lab.sweep import sweep
 from posenc_lib.lab.training import one_thread
-from posenc_lib.lab.trial import TASKS, TIMES, Contest, _logits, _loss, _measure, code_version, frame
+from posenc_lib.lab.trial import TASKS, TIMES, Contest, _logits, _loss, code_version, frame
 from posenc_lib.lab.version import version
 from posenc_lib.schemes.rope import Rotary
 
@@ -99,9 +98,7 @@ def longer(**trial: Any) -> dict[str, Any]:
             mine = copy.deepcopy(model)
             mine.scheme = copy.deepcopy(scheme)
             _train_on(mine, contest, here.longest, updates, trial["learning_rate"], faster, trial["seed"])
-            measure.setdefault(way, {})[str(updates)] = {
-                str(n): _measure(mine, contest, n) for n in contest.lengths(trial["length"])
-            }
+            measure.setdefault(way, {})[str(updates)] = measured(mine, **trial)
     return {"measure": measure, "version": longer_version(**trial)}
 
 
@@ -161,8 +158,7 @@ def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> l
         path: of the file.
         jobs: see :func:`posenc_lib.lab.sweep.sweep`.
     """
-    wanted = trials(found)
-    return [Entry(*both) for both in zip(wanted, sweep(longer, wanted, path, jobs), strict=True)]
+    return filled(longer, trials(found), path, jobs)
 
 
 def cells_after(updates: int, found: Iterable[Entry]) -> dict[tuple[str, str], Cell]:

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple, cast
 import torch
 import torch.nn.functional as F
 
-from posenc_lib.lab.contest import Entry, learned
+from posenc_lib.lab.contest import Entry, filled, learned
 from posenc_lib.lab.contest import outdated as of_other_code
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.remake import remake
 from posenc_lib.lab.settings import EXTENDED, extensions
-from posenc_lib.lab.sweep import sweep
 from posenc_lib.lab.tasks import IGNORE
 from posenc_lib.lab.training import one_thread
 from posenc_lib.lab.trial import SEEDS, TASKS, TIMES, Contest, _logits, code_version, frame
@@ -138,8 +137,7 @@ def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> l
         path: of the file.
         jobs: see :func:`posenc_lib.lab.sweep.sweep`.
     """
-    wanted = trials(found)
-    return [Entry(*both) for both in zip(wanted, sweep(places, wanted, path, jobs), strict=True)]
+    return filled(places, trials(found), path, jobs)
 
 
 def curves(found: Iterable[Entry]) -> Iterator[tuple[str, str, list[list[float | None]]]]:

@@ -16,11 +16,10 @@ from torch import Generator, Tensor
 from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.claims import Statement
-from posenc_lib.lab.contest import RATES_SEED, Entry
+from posenc_lib.lab.contest import RATES_SEED, Entry, filled
 from posenc_lib.lab.contest import outdated as of_other_code
 from posenc_lib.lab.remake import remake
 from posenc_lib.lab.statistics import Cell, cell_of, of_size
-from posenc_lib.lab.sweep import sweep
 from posenc_lib.lab.training import one_thread
 from posenc_lib.lab.trial import MET, TASKS, Contest, _look, _measure, code_version
 from posenc_lib.lab.version import version
@@ -140,8 +139,7 @@ def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> l
         path: of the file.
         jobs: see :func:`posenc_lib.lab.sweep.sweep`.
     """
-    wanted = trials(found)
-    return [Entry(*both) for both in zip(wanted, sweep(regime, wanted, path, jobs), strict=True)]
+    return filled(regime, trials(found), path, jobs)
 
 
 def cells_in(regime: str, found: Iterable[Entry]) -> dict[tuple[str, str], Cell]:
