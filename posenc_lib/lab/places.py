@@ -31,7 +31,11 @@ SCHEMES = (
     *("Shaw", "Nezha"),
 )
 LENGTHS = TIMES[-1]  # of the training in a text
-ASKED = ("copy back", "induction", "look-up", "next character")  # tasks whose answers stand in all parts of a text
+REPEATS = "induction"
+IN_BLOCK = f"{REPEATS}, by place in the block"  # as a task of :func:`curves`
+BEFORE = (0, 8, 16, 32, 64)  # random tokens in front of a block
+FIRST = 8  # answers of a block: every block of the training has as many
+ASKED = ("copy back", REPEATS, "look-up", "next character")  # tasks whose answers stand in all parts of a text
 
 
 class Said(NamedTuple):
@@ -60,9 +64,9 @@ CLAIMS = (  # of notebook 20
     Said(_NTK, _TEXT, 0, 3, 0.0, 2.5),
     Said(_NTK, _TEXT, 5, 8, 4.5, 6.0),
     *(Said(scheme, _TEXT, 4, 8, 0.0, 2.4) for scheme in ("XPos", "T5Bias", "Alibi")),
-    Said("T5Bias", "induction", 2, 3, 0.85, 1.0),
-    Said("T5Bias", "induction", 4, 8, 0.0, 0.35),
-    *(Said(scheme, "induction", 3, 8, 0.75, 1.0) for scheme in ("Alibi", "Kerple", "Fox")),
+    Said("T5Bias", IN_BLOCK, 0, 1, 0.95, 1.0),
+    Said("T5Bias", IN_BLOCK, 2, 8, 0.0, 0.05),
+    *(Said(scheme, IN_BLOCK, 1, 8, 0.8, 1.0) for scheme in ("Alibi", "Kerple", "Fox")),
 )
 
 
@@ -74,17 +78,24 @@ def places(**trial: Any) -> dict[str, Any]:
         trial: arguments of :func:`posenc_lib.lab.trial.trial`.
     Returns:
         by_place: by way ("as it is", for RoPE also ``WAYS``) the accuracy or bits per character in each of
-        ``STRETCHES``, None where nothing is asked; version: of the code that decides all this.
+        ``STRETCHES``, None where nothing is asked; only of "induction": in_block, the same by the place of the question
+        in its block, and behind_others, the accuracy of the first ``FIRST`` answers of a block behind so many
+        (``BEFORE``) random tokens; version: of the code that decides all this.
     """
     model, contest = remake(**trial), TASKS[trial["task"]]
     here = frame(trial["task"], trial["length"], trial["width"], trial["heads"])
-    found = {"as it is": _by_place(model, contest, here.longest)}
+    schemes = {"as it is": model.scheme}
     if trial["scheme"] == EXTENDED:
         rescaled = extensions(here, float(TIMES[-1]), cast(Rotary, model.scheme).base)
-        for way in WAYS:
-            model.scheme = rescaled[way]
-            found[way] = _by_place(model, contest, here.longest)
-    return {"by_place": found, "version": places_version(**trial)}
+        schemes |= {way: rescaled[way] for way in WAYS}
+    found: dict[str, Any] = {}
+    for way, scheme in schemes.items():
+        model.scheme = scheme
+        found.setdefault("by_place", {})[way] = _by_place(model, contest, here.longest)
+        if trial["task"] == REPEATS:
+            found.setdefault("in_block", {})[way] = _in_block(model, contest, here.longest)
+            found.setdefault("behind_others", {})[way] = _behind_others(model, contest)
+    return found | {"version": places_version(**trial)}
 
 
 def places_version(scheme: str, task: str, length: int, width: int = 64, heads: int = 4, **others: Any) -> str:
@@ -95,7 +106,8 @@ def places_version(scheme: str, task: str, length: int, width: int = 64, heads: 
         >>> places_version("Alibi", "look-up", 32) == code_version("Alibi", "look-up", 32)
         False
     """
-    return version([_by_place, extensions], [code_version(scheme, task, length, width, heads), STRETCHES])
+    measures = [_by_place, _in_block, _behind_others] if task == REPEATS else [_by_place]
+    return version([*measures, extensions], [code_version(scheme, task, length, width, heads), STRETCHES])
 
 
 @torch.no_grad()
@@ -113,6 +125,34 @@ def _by_place(model: TinyTransformer, contest: Contest, length: int) -> list[flo
     asked = targets != IGNORE
     sums, counts = ((of * asked).double().sum(0).view(STRETCHES, -1).sum(1) for of in (values, torch.ones_like(values)))
     return [round(float(s / n), 4) if n else None for s, n in zip(sums, counts, strict=True)]
+
+
+@torch.no_grad()
+def _in_block(model: TinyTransformer, contest: Contest, length: int) -> list[float | None]:
+    """The accuracy on the same texts by the place of the question in its block, in stretches of equally many."""
+    generator = torch.Generator().manual_seed(SEEDS["test"])
+    batch = max(64, math.ceil(8192 / length))
+    tokens, targets = contest.task(batch, length, generator, **contest.options, **contest.in_test)
+    asked = targets != IGNORE
+    period = (~asked).sum(1, keepdim=True)  # every token is asked again from the second of the repeat on
+    place = (torch.arange(length) % period)[asked]
+    right = (_logits(model, contest, tokens).argmax(-1) == targets)[asked]
+    stretch = place * STRETCHES // (length // 2)
+    sums, counts = (torch.bincount(stretch, of.double(), STRETCHES) for of in (right, torch.ones_like(right)))
+    return [round(float(s / n), 4) if n else None for s, n in zip(sums, counts, strict=True)]
+
+
+@torch.no_grad()
+def _behind_others(model: TinyTransformer, contest: Contest) -> dict[str, float]:
+    """The accuracy of the first ``FIRST`` answers of a block of 64, by the random tokens before the block."""
+    found = {}
+    for before in BEFORE:
+        generator = torch.Generator().manual_seed(SEEDS["test"])
+        tokens = torch.rand(64, contest.vocabulary, generator=generator).argsort(-1)[:, : before + 64]  # no token twice
+        text = torch.cat([tokens, tokens[:, before : before + 1 + FIRST]], dim=1)
+        said = _logits(model, contest, text[:, :-1]).argmax(-1)[:, -FIRST:]
+        found[str(before)] = round(float((said == text[:, -FIRST:]).double().mean()), 4)
+    return found
 
 
 def trials(found: Iterable[Entry]) -> list[dict[str, Any]]:
@@ -141,7 +181,7 @@ def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> l
 
 
 def curves(found: Iterable[Entry]) -> Iterator[tuple[str, str, list[list[float | None]]]]:
-    """Scheme (RoPE's ways of rescaling apart), task, and for each seed the measure by stretch.
+    """Scheme (RoPE's ways of rescaling apart), task (or ``IN_BLOCK``), and for each seed the measure by stretch.
 
     Args:
         found: entries of the file that :func:`make` makes.
@@ -153,9 +193,10 @@ def curves(found: Iterable[Entry]) -> Iterator[tuple[str, str, list[list[float |
     """
     by_pair: dict[tuple[str, str], list[list[float | None]]] = {}
     for entry in found:
-        for way, values in entry.result["by_place"].items():
-            scheme = entry.setting["scheme"] + (f", {way}" if way in WAYS else "")
-            by_pair.setdefault((scheme, entry.setting["task"]), []).append(values)
+        for task, measure in ((entry.setting["task"], "by_place"), (IN_BLOCK, "in_block")):
+            for way, values in entry.result.get(measure, {}).items():
+                scheme = entry.setting["scheme"] + (f", {way}" if way in WAYS else "")
+                by_pair.setdefault((scheme, task), []).append(values)
     for (scheme, task), seeds in by_pair.items():
         yield scheme, task, seeds
 

@@ -59,8 +59,9 @@ def train(
 
     device = next(model.parameters()).device
     losses, made = deque([math.inf], maxlen=10), 0
+    parameters = list(model.parameters())  # asked once: in a small model the search for them takes time
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, fused=True)
+    optimizer = torch.optim.AdamW(parameters, lr=learning_rate, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)
     model.train()
     bar = tqdm(range(steps), desc="training", leave=False)
@@ -69,7 +70,7 @@ def train(
         loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten(), ignore_index=IGNORE)
         optimizer.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         schedule.step()
         made += 1

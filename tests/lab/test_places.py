@@ -12,7 +12,9 @@ from posenc_lib.lab import places as module
 from posenc_lib.lab.contest import Entry, entries
 from posenc_lib.lab.places import (
     ASKED,
+    BEFORE,
     CLAIMS,
+    IN_BLOCK,
     SCHEMES,
     STRETCHES,
     WAYS,
@@ -45,6 +47,19 @@ def counts(task):
     return (targets != IGNORE).sum(0).view(STRETCHES, -1).sum(1).double()
 
 
+def counts_in_blocks(length):
+    """How many questions the test of "induction" asks in each stretch of a block, one by one."""
+    contest = TASKS["induction"]
+    generator = torch.Generator().manual_seed(SEEDS["test"])
+    tokens, targets = contest.task(64, length, generator, **contest.options, **contest.in_test)
+    found = torch.zeros(STRETCHES, dtype=torch.float64)
+    for text, answers in zip(tokens.tolist(), targets.tolist(), strict=True):
+        for token, answer in zip(text, answers, strict=True):
+            if answer != IGNORE:
+                found[text.index(token) // (length // 2 // STRETCHES)] += 1  # no token occurs twice in a block
+    return found
+
+
 def overall(values, of):
     return float((torch.tensor([value or 0.0 for value in values], dtype=torch.float64) * of).sum() / of.sum())
 
@@ -68,11 +83,59 @@ def test_the_mean_over_all_places_is_that_of_the_contest(contest_entries, found)
             assert overall(values, of) == pytest.approx(wanted[way], abs=2e-4)
 
 
+def test_so_is_the_mean_over_all_places_in_blocks(found):
+    in_blocks, by_place = counts_in_blocks(256), counts("induction")
+    repeats = [entry for entry in found if entry.setting["task"] == "induction"]
+    assert len(repeats) == 55
+    assert not any(
+        "in_block" in entry.result or "behind_others" in entry.result for entry in found if entry not in repeats
+    )
+    for entry in repeats:
+        assert (
+            entry.result["in_block"].keys() == entry.result["behind_others"].keys() == entry.result["by_place"].keys()
+        )
+        for way, values in entry.result["in_block"].items():
+            assert [value is None for value in values] == (in_blocks == 0).tolist()
+            assert overall(values, in_blocks) == pytest.approx(
+                overall(entry.result["by_place"][way], by_place), abs=2e-4
+            )
+            assert list(entry.result["behind_others"][way]) == [str(before) for before in BEFORE]
+
+
+class Finds(torch.nn.Module):
+    """Says what followed the present token before; nothing right if that stood behind the first ``reach`` places."""
+
+    num_axes = None
+
+    def __init__(self, reach):
+        super().__init__()
+        self.reach, self.schemes = reach, [self]
+
+    def forward(self, tokens):
+        said = torch.zeros(*tokens.shape, 128)
+        for row, text in enumerate(tokens.tolist()):
+            for place, token in enumerate(text):
+                first = text.index(token)
+                if first < min(place, self.reach):
+                    said[row, place, text[first + 1]] = 1
+                else:
+                    said[row, place, token] = 1  # never what follows
+        return said
+
+
+def test_places_in_a_block_and_tokens_before_it_tell_what_a_model_can_reach():
+    contest = TASKS["induction"]
+    in_block = module._in_block(Finds(reach=36), contest, 256)
+    assert in_block[:9] == [1.0] * 9 and set(in_block[9:]) == {0.0}
+    assert module._behind_others(Finds(reach=36), contest) == {"0": 1, "8": 1, "16": 1, "32": 0.5, "64": 0}
+
+
 @pytest.mark.parametrize("task", ["induction", "next character"])
 def test_a_run(task):
     setting = {"scheme": "Rotary", "task": task, **SMALL}
     result = places(**setting)
     assert list(result["by_place"]) == ["as it is", *WAYS]
+    assert ("in_block" in result) == ("behind_others" in result) == (task == "induction")
     assert result == places(**setting)
     assert result["version"] == places_version(**setting)
     measured = trial(**setting)
@@ -130,8 +193,9 @@ def test_the_claims_hold_and_a_changed_file_is_noticed(found):
         bad[start:stop] = [claim.most + 1.0] * (stop - start)
         way = claim.scheme.partition(", ")[2] or "as it is"
         scheme = claim.scheme.partition(",")[0]
-        of_seed = [e for e in found if (e.setting["scheme"], e.setting["task"]) == (scheme, claim.task)]
-        changed = Entry(of_seed[0].setting, {"by_place": of_seed[0].result["by_place"] | {way: bad}})
+        task, measure = ("induction", "in_block") if claim.task == IN_BLOCK else (claim.task, "by_place")
+        of_seed = [e for e in found if (e.setting["scheme"], e.setting["task"]) == (scheme, task)]
+        changed = Entry(of_seed[0].setting, {measure: of_seed[0].result[measure] | {way: bad}})
         assert claim in untrue([changed if e is of_seed[0] else e for e in found]), number
 
 

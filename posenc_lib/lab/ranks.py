@@ -1,0 +1,137 @@
+"""The mean of 1 / rank over tasks, by which Kazemnejad et al. 2023 compare encodings, and what it hangs on.
+
+Such a mean needs rules that no theory gives: what a failure counts, which tasks count, who takes part. Here they are
+arguments, so that a ranking can be made by all of them (a multiverse, Steegen et al. 2016).
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posenc_lib import validate
+from posenc_lib.lab.contest import SEEDS
+from posenc_lib.lab.report import guessing, length_at
+from posenc_lib.lab.statistics import MARGIN, RESAMPLES, Cell, resampled
+from posenc_lib.lab.trial import TASKS
+
+FAILED = ("has no rank", "counts 0", "is ranked", "is left out for all")  # what a failure may count
+_guessing = cache(guessing)
+HARDLY = 0.05  # of accuracy above guessing: no better than this is a failure
+
+
+class Standing(NamedTuple):
+    """Who leads.
+
+    means: of 1 / rank over the tasks, (schemes,); nan for a scheme without any.
+    first: the number of the scheme that leads alone, None if nobody does.
+    share: of the resamples in which the scheme with the greatest mean leads alone, too.
+    """
+
+    means: NDArray[np.float64]
+    first: int | None
+    share: float
+
+
+def fails(cell: Cell, times: int) -> bool:
+    """Whether a scheme is not trained, or its mean at so many training lengths is hardly better than guessing.
+
+    Args:
+        cell: of any task.
+        times: one of :data:`posenc_lib.lab.trial.TIMES`.
+    Example:
+        >>> fails(Cell("Alibi", "passkey", tuple(range(5)), (True,) * 5, {256: (0.9, 0.9, 0.8, 0.9, 0.9)}), times=8)
+        False
+    """
+    return bool(_failures(cell, times, np.arange(len(cell.seeds))[None])[0])
+
+
+def guesses(cell: Cell, times: int) -> bool:
+    """Whether the mean of a scheme, trained or not, is hardly better than guessing.
+
+    Args:
+        cell: of any task.
+        times: one of :data:`posenc_lib.lab.trial.TIMES`.
+    Example:
+        >>> guesses(Cell("Alibi", "passkey", (0, 1), (True, False), {256: (0.1, 0.02)}), times=8)
+        True
+    """
+    return bool(cell.seeds) and bool(_hardly(cell, times, np.arange(len(cell.seeds))[None])[0])
+
+
+def reciprocal_ranks(
+    cells: Sequence[Cell | None], times: int, failed: str, resamples: int = RESAMPLES
+) -> NDArray[np.float64]:
+    """1 / rank of some schemes on one task; a rank is one more than the number of those ahead by more than ``MARGIN``.
+
+    Args:
+        cells: of one task; None for a scheme that takes no part.
+        times: one of :data:`posenc_lib.lab.trial.TIMES`.
+        failed: what a failure counts, one of ``FAILED``.
+        resamples: of the seeds; who fails is asked in each anew.
+    Returns:
+        (1 + resamples, schemes): first of the seeds as they are; nan for who has no rank.
+    Raises:
+        ValueError: no cell, cells of several tasks, or another name for what a failure counts.
+    Example:
+        >>> def cell(scheme, value):
+        ...     return Cell(scheme, "passkey", tuple(range(5)), (True,) * 5, {256: (value,) * 5})
+        >>> reciprocal_ranks([cell("A", 0.5), cell("B", 0.9), None], 8, "has no rank", resamples=2)[0]
+        array([0.5, 1. , nan])
+    """
+    validate.choice("failed", failed, FAILED)
+    (task,) = {cell.task for cell in cells if cell is not None}
+    sign = 1 if TASKS[task].bits else -1
+    values = np.full((1 + resamples, len(cells)), np.nan)
+    out = np.zeros_like(values, dtype=bool)
+    for side, cell in enumerate(cells):
+        if cell is None or not cell.seeds:
+            continue
+        n = len(cell.seeds)
+        draws = np.vstack([np.arange(n), resampled(n, resamples, side=side)])
+        values[:, side] = sign * np.asarray(cell.measures[length_at(task, times)])[draws].mean(1)
+        out[:, side] = _failures(cell, times, draws)
+    compared = values if failed == "is ranked" else np.where(out, np.nan, values)
+    ranks = 1.0 + (compared[:, None] < compared[..., None] - MARGIN).sum(-1)
+    found = np.where(np.isnan(compared), np.nan, 1 / ranks)
+    if failed == "counts 0":
+        found[out] = 0
+    if failed == "is left out for all":
+        found[out.any(1)] = np.nan
+    return found
+
+
+def standing(found: Sequence[NDArray[np.float64]]) -> Standing:
+    """Who leads by the mean over some tasks.
+
+    Args:
+        found: for each task what :func:`reciprocal_ranks` returns, with equally many resamples.
+    Example:
+        >>> standing([np.array([[1.0, 0.5], [1.0, 1.0]]), np.array([[1.0, np.nan], [1.0, np.nan]])])
+        Standing(means=array([1. , 0.5]), first=0, share=0.0)
+    """
+    every = np.stack(found)
+    ranked = ~np.isnan(every)
+    counts = ranked.sum(0)
+    means = np.where(counts, np.where(ranked, every, 0).sum(0) / np.maximum(counts, 1), -1)
+    best = int(means[0].argmax())
+    alone = means[:, best] > np.delete(means, best, axis=1).max(1, initial=-1) + 1e-9
+    shown = np.where(means[0] < 0, np.nan, means[0])
+    return Standing(shown, best if alone[0] and counts[0].max() else None, float(alone[1:].mean()))
+
+
+def _failures(cell: Cell, times: int, draws: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """For each row of draws (R, n) whether these seeds fail; nobody fails without a run."""
+    if not cell.seeds:
+        return np.zeros(len(draws), dtype=bool)
+    trained = np.array(cell.met)[draws].all(1) & (len(cell.seeds) >= len(SEEDS))
+    return ~trained | _hardly(cell, times, draws)
+
+
+def _hardly(cell: Cell, times: int, draws: NDArray[np.int64]) -> NDArray[np.bool_]:
+    level = _guessing(cell.task)
+    if level is None:
+        return np.zeros(len(draws), dtype=bool)
+    return np.asarray(cell.measures[length_at(cell.task, times)])[draws].mean(1) < level + HARDLY
