@@ -82,7 +82,10 @@ def reciprocal_ranks(
         array([0.5, 1. , nan])
     """
     validate.choice("failed", failed, FAILED)
-    (task,) = {cell.task for cell in cells if cell is not None}
+    tasks = sorted({cell.task for cell in cells if cell is not None})
+    if len(tasks) != 1:
+        raise ValueError(f"cells must be of one task, got {', '.join(tasks) or 'none'}")
+    task = tasks[0]
     sign = 1 if TASKS[task].bits else -1
     values = np.full((1 + resamples, len(cells)), np.nan)
     out = np.zeros_like(values, dtype=bool)
@@ -108,10 +111,14 @@ def standing(found: Sequence[NDArray[np.float64]]) -> Standing:
 
     Args:
         found: for each task what :func:`reciprocal_ranks` returns, with equally many resamples.
+    Raises:
+        ValueError: no task.
     Example:
         >>> standing([np.array([[1.0, 0.5], [1.0, 1.0]]), np.array([[1.0, np.nan], [1.0, np.nan]])])
         Standing(means=array([1. , 0.5]), first=0, share=0.0)
     """
+    if not found:
+        raise ValueError("found must have at least one task, got none")
     every = np.stack(found)
     ranked = ~np.isnan(every)
     counts = ranked.sum(0)

@@ -1,0 +1,97 @@
+"""Means of 1 / rank: a count by hand, what a failure counts, who fails in a resample, who leads and how surely."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from posenc_lib.lab.ranks import FAILED, Standing, fails, guesses, reciprocal_ranks, standing
+from posenc_lib.lab.report import guessing
+from posenc_lib.lab.statistics import MARGIN, Cell, resampled
+
+TASK, FAR = "passkey", 256
+
+
+def cell(*values, scheme="A", met=None, task=TASK, length=FAR):
+    return Cell(scheme, task, tuple(range(len(values))), met or (True,) * len(values), {length: values})
+
+
+def by_hand(values):
+    """1 / rank, one by one; None has no rank."""
+    return [
+        math.nan if mine is None else 1 / (1 + sum(other is not None and other > mine + MARGIN for other in values))
+        for mine in values
+    ]
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_ranks_are_those_of_a_count_by_hand(n):
+    for values in itertools.islice(itertools.permutations([0.9, 0.895, 0.5, 0.51, 0.3, None], n), 200):
+        cells = [None if value is None else cell(*[value] * 5) for value in values]
+        if any(cells):
+            found = reciprocal_ranks(cells, 8, "has no rank", resamples=2)
+            assert found.shape == (3, n)
+            assert found[0].tolist() == pytest.approx(by_hand(values), nan_ok=True)
+
+
+def test_bits_are_better_if_they_are_fewer():
+    few, many = (cell(*[bits] * 5, task="next character", length=512) for bits in (2.1, 2.5))
+    assert reciprocal_ranks([many, few], 8, "has no rank", resamples=1).tolist() == [[0.5, 1.0]] * 2
+    assert not fails(many, 8) and not guesses(many, 8)
+
+
+def test_what_a_failure_counts():
+    cells = [cell(*[0.9] * 5), cell(*[0.8] * 5, met=(True,) * 4 + (False,)), cell(*[0.7] * 5)]
+    found = {failed: reciprocal_ranks(cells, 8, failed, resamples=1)[0].tolist() for failed in FAILED}
+    assert found["has no rank"] == pytest.approx([1, math.nan, 1 / 2], nan_ok=True)
+    assert found["counts 0"] == pytest.approx([1, 0, 1 / 2])
+    assert found["is ranked"] == pytest.approx([1, 1 / 2, 1 / 3])
+    assert np.isnan(found["is left out for all"]).all()
+
+
+def test_who_fails():
+    level = guessing(TASK)
+    assert not fails(cell(*[0.9] * 5), 8)
+    assert fails(cell(*[0.9] * 5, met=(True,) * 4 + (False,)), 8)
+    assert fails(cell(*[0.9] * 4), 8)  # too few seeds
+    assert fails(cell(*[level + 0.04] * 5), 8) and guesses(cell(*[level + 0.04] * 5), 8)
+    assert not fails(cell(*[level + 0.06] * 5), 8) and not guesses(cell(*[level + 0.06] * 5), 8)
+    nobody = Cell("A", TASK, (), (), {})
+    assert not fails(nobody, 8) and not guesses(nobody, 8)
+    assert np.isnan(reciprocal_ranks([nobody, cell(*[0.9] * 5)], 8, "is left out for all", resamples=1)[:, 0]).all()
+
+
+def test_in_a_resample_the_seeds_that_are_drawn_decide():
+    values, met = (0.9, 0.8, 0.7, 0.6, 0.5), (True, True, True, True, False)
+    found = reciprocal_ranks([cell(*[0.72] * 5), cell(*values, met=met)], 8, "counts 0", resamples=200)
+    draws = resampled(5, 200, side=1)
+    for row, drawn in zip(found[1:].tolist(), draws.tolist(), strict=True):
+        mean = sum(values[seed] for seed in drawn) / 5
+        if 4 in drawn:
+            assert row == [1, 0]
+        else:
+            assert row == by_hand([0.72, mean])
+    assert len({tuple(row) for row in found.tolist()}) >= 3
+
+
+def test_who_leads():
+    first = np.array([[1, 0.5, np.nan], [1, 0.5, np.nan], [0.5, 1, np.nan]])
+    second = np.array([[0.5, 0.5, np.nan], [0.5, 0.5, np.nan], [0.5, np.nan, np.nan]])
+    found = standing([first, second])
+    assert found.means.tolist() == pytest.approx([0.75, 0.5, math.nan], nan_ok=True)
+    assert (found.first, found.share) == (0, 0.5)
+    assert standing([second]).first is None
+    assert standing([np.full((3, 2), np.nan)]).first is None
+    assert isinstance(found, Standing)
+
+
+def test_what_is_no_rule_is_refused():
+    with pytest.raises(ValueError, match=r"failed.*has no rank.*got .counts."):
+        reciprocal_ranks([cell(*[0.9] * 5)], 8, "counts")
+    with pytest.raises(ValueError, match="cells must be of one task, got none"):
+        reciprocal_ranks([None, None], 8, FAILED[0])
+    with pytest.raises(ValueError, match="cells must be of one task, got grid, passkey"):
+        reciprocal_ranks([cell(*[0.9] * 5), cell(0.5, task="grid")], 8, FAILED[0])
+    with pytest.raises(ValueError, match="found"):
+        standing([])
