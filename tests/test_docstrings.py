@@ -23,6 +23,7 @@ from posenc_lib.lab import (
     places,
     practice,
     probes,
+    ranks,
     regimes,
     remake,
     report,
@@ -71,6 +72,7 @@ def public() -> dict[str, object]:
     found += [report.explained, report.shuffled, longer.longer_version, longer.cells_after]
     found += [contest.learned, statistics.with_method, places.places_version, places.curves, places.untrue]
     found += [report.chosen_rates, sweep.as_key, statistics.cell_of]
+    found += [ranks.fails, ranks.guesses, ranks.reciprocal_ranks, ranks.standing]
     found += [regimes.in_regime, regimes.mixed_lengths, regimes.regime_version, regimes.cells_in]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]

@@ -42,6 +42,7 @@ def fails(cell: Cell, times: int) -> bool:
         cell: of any task.
         times: one of :data:`posenc_lib.lab.trial.TIMES`.
     Example:
+        >>> from posenc_lib.lab.statistics import Cell
         >>> fails(Cell("Alibi", "passkey", tuple(range(5)), (True,) * 5, {256: (0.9, 0.9, 0.8, 0.9, 0.9)}), times=8)
         False
     """
@@ -55,6 +56,7 @@ def guesses(cell: Cell, times: int) -> bool:
         cell: of any task.
         times: one of :data:`posenc_lib.lab.trial.TIMES`.
     Example:
+        >>> from posenc_lib.lab.statistics import Cell
         >>> guesses(Cell("Alibi", "passkey", (0, 1), (True, False), {256: (0.1, 0.02)}), times=8)
         True
     """
@@ -76,6 +78,7 @@ def reciprocal_ranks(
     Raises:
         ValueError: no cell, cells of several tasks, or another name for what a failure counts.
     Example:
+        >>> from posenc_lib.lab.statistics import Cell
         >>> def cell(scheme, value):
         ...     return Cell(scheme, "passkey", tuple(range(5)), (True,) * 5, {256: (value,) * 5})
         >>> reciprocal_ranks([cell("A", 0.5), cell("B", 0.9), None], 8, "has no rank", resamples=2)[0]
@@ -114,6 +117,7 @@ def standing(found: Sequence[NDArray[np.float64]]) -> Standing:
     Raises:
         ValueError: no task.
     Example:
+        >>> import numpy as np
         >>> standing([np.array([[1.0, 0.5], [1.0, 1.0]]), np.array([[1.0, np.nan], [1.0, np.nan]])])
         Standing(means=array([1. , 0.5]), first=0, share=0.0)
     """

@@ -33,6 +33,6 @@ def test_with_equal_updates_the_same_rule_alone_keeps_both_tasks(toys, rule):
     for seed in (0, 1, 2):
         model, updates = toys["fitted"](toys[rule], seed)
         assert updates == 350
-        assert min(toys["kept"](model, 32)) > 0.9
+        assert min(toys["kept"](model, 32)) > 0.8
         kept.append(min(toys["kept"](model, 1024)) > 0.75)
     assert (sum(kept) > 1) == (rule == "HYBRID"), kept
