@@ -126,7 +126,7 @@ def listed(cells: Cells, others: Others, statements: Iterable[Statement] | None 
         >>> print(listed(table([], ["Rotary"], ["induction"]), {}, [statement]).splitlines()[-1])
         | RoPE above .9 | | | cannot be asked: Rotary: not trained yet | |
     """
-    lines = ["| statement | mean | above | of resamples | at any rate |", "|---|---|---|---|---|"]
+    lines = ["| statement | the greater | the less | of resamples | at any rate |", "|---|---|---|---|---|"]
     for statement in STATEMENTS if statements is None else statements:
         if (reason := why_not(statement, cells)) is not None:
             lines.append(f"| {statement.words} | | | cannot be asked: {reason} | |")

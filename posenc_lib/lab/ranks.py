@@ -64,15 +64,16 @@ def guesses(cell: Cell, times: int) -> bool:
 
 
 def reciprocal_ranks(
-    cells: Sequence[Cell | None], times: int, failed: str, resamples: int = RESAMPLES
+    cells: Sequence[Cell | None], times: int, failed: str, resamples: int = RESAMPLES, margin: float = MARGIN
 ) -> NDArray[np.float64]:
-    """1 / rank of some schemes on one task; a rank is one more than the number of those ahead by more than ``MARGIN``.
+    """1 / rank of some schemes on one task; a rank is one more than the number of those ahead by more than ``margin``.
 
     Args:
         cells: of one task; None for a scheme that takes no part.
         times: one of :data:`posenc_lib.lab.trial.TIMES`.
         failed: what a failure counts, one of ``FAILED``.
         resamples: of the seeds; who fails is asked in each anew.
+        margin: of accuracy, or of bits; who is no farther behind shares the rank.
     Returns:
         (1 + resamples, schemes): first of the seeds as they are; nan for who has no rank.
     Raises:
@@ -100,7 +101,7 @@ def reciprocal_ranks(
         values[:, side] = sign * np.asarray(cell.measures[length_at(task, times)])[draws].mean(1)
         out[:, side] = _failures(cell, times, draws)
     compared = values if failed == "is ranked" else np.where(out, np.nan, values)
-    ranks = 1.0 + (compared[:, None] < compared[..., None] - MARGIN).sum(-1)
+    ranks = 1.0 + (compared[:, None] < compared[..., None] - margin).sum(-1)
     found = np.where(np.isnan(compared), np.nan, 1 / ranks)
     if failed == "counts 0":
         found[out] = 0
