@@ -1,6 +1,7 @@
 """What notebooks say of experiments that they do not run."""
 
 import json
+import os
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -36,3 +37,41 @@ def test_with_equal_updates_the_same_rule_alone_keeps_both_tasks(toys, rule):
         assert min(toys["kept"](model, 32)) > 0.8
         kept.append(min(toys["kept"](model, 1024)) > 0.75)
     assert (sum(kept) > 1) == (rule == "HYBRID"), kept
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """Notebook 20 up to its picture of attention; its cell there, to be run with the models of other seeds."""
+    cells = sources("20_comparison")
+    setup, models, seen = (
+        next(one for one in cells if of in one) for of in ("use_style()", "MODELS, AGAIN", "def texts(n, batch")
+    )
+    found, here = {}, os.getcwd()
+    os.chdir(NOTEBOOKS)
+    try:
+        exec(setup[: setup.index("pictogram(")], found)
+        exec(models[: models.index("MODELS, AGAIN")], found)
+    finally:
+        os.chdir(here)
+    return found, seen[: seen.index("def draw_attention")]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_hangs_on_the_seed_where_attention_fails(weights, seed):
+    found, cell = weights
+    settings = [e.setting for e in found["FILE"] if (e.setting["task"], e.setting["seed"]) == ("flip-flop", seed)]
+    found["MODELS"] = {s["scheme"]: found["remake"](**s) for s in settings if s["scheme"] in found["SHOWN"]}
+    assert len(found["MODELS"]) == 3
+    exec(cell, found)
+
+    def best_head(scheme):
+        """At 256 tokens, of the head that is best in 32: on the right value, older ones, the rest after it, elsewhere."""
+        head = found["SEEN"][scheme, 32, 1][1][0].argmax()
+        return found["SEEN"][scheme, 256, 1][1][:, head].tolist()
+
+    right, old, rest, _ = best_head("Rotary")
+    every = max(found["SEEN"]["Rotary", 256, layer][1][0].max() for layer in (0, 1))
+    assert every < 0.065 and old == max(right, old, rest)
+    assert best_head("Alibi")[2] > 0.65
+    right, old, _, _ = best_head("T5Bias")
+    assert old > 0.45 and right < 0.42
