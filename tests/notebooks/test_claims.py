@@ -65,7 +65,7 @@ def test_what_hangs_on_the_seed_where_attention_fails(weights, seed):
     exec(cell, found)
 
     def best_head(scheme):
-        """At 256 tokens, of the head that is best in 32: on the right value, older ones, the rest after it, elsewhere."""
+        """At 256 tokens, of the best head in 32: on the right value, older ones, the rest after it, elsewhere."""
         head = found["SEEN"][scheme, 32, 1][1][0].argmax()
         return found["SEEN"][scheme, 256, 1][1][:, head].tolist()
 
