@@ -39,6 +39,14 @@ def test_with_equal_updates_the_same_rule_alone_keeps_both_tasks(toys, rule):
     assert (sum(kept) > 1) == (rule == "HYBRID"), kept
 
 
+def test_some_models_say_one_card_even_where_none_stands(toys):
+    model, _ = toys["fitted"](toys["ALL"], 0)
+    text, _, card = toys["unseen"](16, 32)
+    asked = (text[0] == toys["ASK"]).nonzero()[-1, 0]
+    said = model(text.masked_fill(card, 0))[:, asked].argmax(-1)
+    assert len(said.unique()) == 1 and len(model(text)[:, asked].argmax(-1).unique()) > 12
+
+
 @pytest.fixture(scope="module")
 def weights():
     """Notebook 20 up to its picture of attention; its cell there, to be run with the models of other seeds."""
