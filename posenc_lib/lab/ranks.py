@@ -46,7 +46,7 @@ def fails(cell: Cell, times: int) -> bool:
         >>> fails(Cell("Alibi", "passkey", tuple(range(5)), (True,) * 5, {256: (0.9, 0.9, 0.8, 0.9, 0.9)}), times=8)
         False
     """
-    return bool(_failures(cell, times, np.arange(len(cell.seeds))[None])[0])
+    return bool(cell.seeds) and bool(_drawn(cell, times, np.arange(len(cell.seeds))[None])[2][0])
 
 
 def guesses(cell: Cell, times: int) -> bool:
@@ -60,7 +60,7 @@ def guesses(cell: Cell, times: int) -> bool:
         >>> guesses(Cell("Alibi", "passkey", (0, 1), (True, False), {256: (0.1, 0.02)}), times=8)
         True
     """
-    return bool(cell.seeds) and bool(_hardly(cell, times, np.arange(len(cell.seeds))[None])[0])
+    return bool(cell.seeds) and bool(_drawn(cell, times, np.arange(len(cell.seeds))[None])[1][0])
 
 
 def reciprocal_ranks(
@@ -89,8 +89,7 @@ def reciprocal_ranks(
     tasks = sorted({cell.task for cell in cells if cell is not None})
     if len(tasks) != 1:
         raise ValueError(f"cells must be of one task, got {', '.join(tasks) or 'none'}")
-    task = tasks[0]
-    sign = 1 if TASKS[task].bits else -1
+    sign = 1 if TASKS[tasks[0]].bits else -1
     values = np.full((1 + resamples, len(cells)), np.nan)
     out = np.zeros_like(values, dtype=bool)
     for side, cell in enumerate(cells):
@@ -98,8 +97,8 @@ def reciprocal_ranks(
             continue
         n = len(cell.seeds)
         draws = np.vstack([np.arange(n), resampled(n, resamples, side=side)])
-        values[:, side] = sign * np.asarray(cell.measures[length_at(task, times)])[draws].mean(1)
-        out[:, side] = _failures(cell, times, draws)
+        means, _, out[:, side] = _drawn(cell, times, draws)
+        values[:, side] = sign * means
     compared = values if failed == "is ranked" else np.where(out, np.nan, values)
     ranks = 1.0 + (compared[:, None] < compared[..., None] - margin).sum(-1)
     found = np.where(np.isnan(compared), np.nan, 1 / ranks)
@@ -131,19 +130,15 @@ def standing(found: Sequence[NDArray[np.float64]]) -> Standing:
     best = int(means[0].argmax())
     alone = means[:, best] > np.delete(means, best, axis=1).max(1, initial=-1) + 1e-9
     shown = np.where(means[0] < 0, np.nan, means[0])
-    return Standing(shown, best if alone[0] and counts[0].max() else None, float(alone[1:].mean()))
+    return Standing(shown, best if alone[0] else None, float(alone[1:].mean()))
 
 
-def _failures(cell: Cell, times: int, draws: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """For each row of draws (R, n) whether these seeds fail; nobody fails without a run."""
-    if not cell.seeds:
-        return np.zeros(len(draws), dtype=bool)
-    trained = np.array(cell.met)[draws].all(1) & (len(cell.seeds) >= len(SEEDS))
-    return ~trained | _hardly(cell, times, draws)
-
-
-def _hardly(cell: Cell, times: int, draws: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _drawn(
+    cell: Cell, times: int, draws: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+    """For each row of draws (R, n) of seeds the mean, whether it is hardly better than guessing, whether they fail."""
+    means = np.asarray(cell.measures[length_at(cell.task, times)])[draws].mean(1)
     level = _guessing(cell.task)
-    if level is None:
-        return np.zeros(len(draws), dtype=bool)
-    return np.asarray(cell.measures[length_at(cell.task, times)])[draws].mean(1) < level + HARDLY
+    hardly = np.zeros(len(draws), dtype=bool) if level is None else means < level + HARDLY
+    trained = np.array(cell.met)[draws].all(1) & (len(cell.seeds) >= len(SEEDS))
+    return means, hardly, ~trained | hardly
