@@ -1,15 +1,18 @@
 """Checks of the exercises in notebook 18, and what its other cells read from files."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from posenc_lib.configs import cached_numbers, groups, public_models, scheme_of
+import torch
+from torch import Tensor
+
+from posenc_lib.configs import cached_numbers, groups, public_models
 from posenc_lib.exercises.check import Check
-from posenc_lib.schemes.rope import Rotary
+from posenc_lib.lab.measure import randn
+from posenc_lib.schemes.rope import Rotary, rotate
 
 SIZES = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16, "num_hidden_layers": 12}
 LLAMA = SIZES | {"model_type": "llama", "rope_theta": 500_000.0, "max_position_embeddings": 8192}
-SMOLLM3 = SIZES | {"model_type": "smollm3", "rope_theta": 5_000_000.0, "no_rope_layers": [1, 1, 0, 1] * 3}
 GEMMA3 = SIZES | {
     "model_type": "gemma3_text",
     "rope_theta": 1_000_000.0,
@@ -17,17 +20,6 @@ GEMMA3 = SIZES | {
     "sliding_window": 512,
     "sliding_window_pattern": 6,
 }
-NO_BASE, NO_BASE_SMOLLM3, NO_BASE_GEMMA3 = (
-    {line: value for line, value in file.items() if line != "rope_theta"} for file in (LLAMA, SMOLLM3, GEMMA3)
-)
-MADE_LIST, NO_LIST = (  # every third or fourth layer does not rotate; no line says which
-    {line: value for line, value in SMOLLM3.items() if line != "no_rope_layers"} | interval
-    for interval in ({"no_rope_layer_interval": 3}, {})
-)
-NULL_LIST = SMOLLM3 | {"no_rope_layers": None}  # read as if it were absent
-EVERY_FOURTH = GEMMA3 | {"sliding_window_pattern": 4}
-NO_PATTERN = {line: value for line, value in GEMMA3.items() if line != "sliding_window_pattern"}
-FILLED_IN = {"llama": 10_000.0, "smollm3": 2_000_000.0, "gemma3_text": 1_000_000.0}  # for rope_theta
 Config = Mapping[str, Any]
 
 
@@ -77,133 +69,78 @@ def plain_rotations() -> Iterator[tuple[str, tuple[int, int, int], Rotary, int]]
                 yield row["model"], widths_in_file(row["config"]), scheme, reading.trained
 
 
-def _read(config: Config, layer: int) -> tuple[float, int]:
-    """As the library reads the file."""
-    reading = scheme_of(config, layer)
-    return getattr(reading.scheme, "base", 0), reading.window or 0
+def _at(change: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
+    """Scores of every query with every key at ``change(distance, farthest)``."""
+
+    def found(q: Tensor, k: Tensor, inv_freq: Tensor, farthest: int) -> Tensor:
+        i = torch.arange(len(q))
+        distance = change(i[:, None] - i, farthest)
+        return (rotate(q[:, None].expand(-1, len(k), -1), distance, inv_freq) * k).sum(-1)
+
+    return found
 
 
-def _layer_kind(
-    config: Config,
-    layer: int,
-    rotates: int = 1,
-    first: int = 1,
-    local: str = "rope_local_base_freq",
-    window: bool = True,
-    filled: Mapping[str, float] = FILLED_IN,
-    pattern: int = 6,
-    interval: int = 4,
-    counted: int = 1,
-    made: bool = True,
-    listed: bool = True,
-    short: bool = True,
-) -> tuple[float, int]:
-    base = config.get("rope_theta", filled[config["model_type"]])
-    if config["model_type"] == "smollm3":
-        every = config.get("no_rope_layer_interval", interval)
-        flags = [int(not made or (n + counted) % every > 0) for n in range(config["num_hidden_layers"])]
-        flags = config.get("no_rope_layers") or flags if listed else flags
-        return (base if flags[layer] == rotates else 0, 0)
-    if config["model_type"] == "gemma3_text" and (layer + first) % config.get("sliding_window_pattern", pattern):
-        return (config.get(local, base), config["sliding_window"] if window else 0)
-    return (base, 0 if short else config.get("sliding_window", 0))
+def _of_places(q: Tensor, k: Tensor, inv_freq: Tensor, farthest: int) -> Tensor:
+    """As if no place were above ``farthest``."""
+    places = torch.arange(len(q)).clamp(max=farthest)
+    return rotate(q, places, inv_freq) @ rotate(k, places, inv_freq).T
 
 
-def _exchanged(config: Config, layer: int) -> tuple[float, int]:
-    """Long layers taken for short ones."""
-    if config["model_type"] == "gemma3_text":
-        short = (layer + 1) % config.get("sliding_window_pattern", 6) == 0
-        long = config.get("rope_theta", FILLED_IN["gemma3_text"])
-        return (config["rope_local_base_freq"], config["sliding_window"]) if short else (long, 0)
-    return _layer_kind(config, layer)
+def _only_queries(q: Tensor, k: Tensor, inv_freq: Tensor, farthest: int) -> Tensor:
+    i = torch.arange(len(q))
+    far = rotate(q, torch.full_like(i, farthest), inv_freq) @ k.T
+    return (rotate(q, i, inv_freq) @ k.T).where(i[:, None] - i <= farthest, far)
 
 
-check_layer_kind = Check(
-    "layer_kind",
-    _read,
+_capped_scores = _at(lambda distance, farthest: distance.clamp(max=farthest))
+
+check_capped_scores = Check(
+    "capped_scores",
+    _capped_scores,
     cases=[
-        (_File(config), layer)
-        for config in (
-            *(LLAMA, SMOLLM3, GEMMA3, NO_BASE, NO_BASE_SMOLLM3, NO_BASE_GEMMA3, NO_PATTERN),
-            *(MADE_LIST, NO_LIST, NULL_LIST, EVERY_FOURTH),
-        )
-        for layer in (0, 2, 5, 6, 11)
+        (*randn(2, length, d, seed=length), Rotary(d, base).inv_freq, farthest)
+        for length, d, base, farthest in ((9, 4, 10.0, 3), (40, 8, 100.0, 27), (6, 2, 10.0, 0), (5, 4, 10.0, 20))
     ],
     mistakes=[
         (
-            "a file without rope_theta rotates: each family has a base to fill in",
-            lambda config, layer: _layer_kind(config, layer, filled=dict.fromkeys(FILLED_IN, 0.0)),
+            "these are the scores of RoPE: keys farther away than farthest must come at its angle",
+            _at(lambda distance, farthest: distance),
         ),
         (
-            "10,000 is what Llama fills in for rope_theta; the other two families have bases of their own",
-            lambda config, layer: _layer_kind(config, layer, filled=dict.fromkeys(FILLED_IN, 10_000.0)),
-        ),
-        *(
-            (
-                f"{name} fills in {FILLED_IN[kind]:,.0f} for rope_theta",
-                lambda config, layer, kind=kind: _layer_kind(config, layer, filled=FILLED_IN | {kind: 10_000.0}),
-            )
-            for kind, name in (("smollm3", "SmolLM3"), ("gemma3_text", "Gemma 3"))
+            "distances are cut, not places: two tokens far from the start may be near each other",
+            _of_places,
         ),
         (
-            "a file of Gemma 3 without sliding_window_pattern has short layers: 6 is filled in",
-            lambda config, layer: _layer_kind(config, layer, pattern=1),
+            "far keys come from the other side: turn the queries by +farthest",
+            _at(lambda distance, farthest: distance.where(distance <= farthest, -farthest)),
         ),
         (
-            "a file of SmolLM3 without no_rope_layers has layers that do not rotate: the interval makes the list",
-            lambda config, layer: _layer_kind(config, layer, made=False),
+            "far keys come as if at distance 0: turn the queries by farthest",
+            _at(lambda distance, farthest: distance.where(distance <= farthest, 0)),
         ),
         (
-            "where no_rope_layer_interval is absent, too, 4 is filled in",
-            lambda config, layer: _layer_kind(config, layer, interval=10**9),
+            "near and far are exchanged: scores of RoPE up to farthest",
+            _at(lambda distance, farthest: distance.where(distance > farthest, farthest)),
         ),
         (
-            "no_rope_layers is read before no_rope_layer_interval: where the list stands, the interval is not asked",
-            lambda config, layer: _layer_kind(config, layer, listed=False),
+            "far keys come at the angle of farthest, not of farthest + 1",
+            _at(lambda distance, farthest: distance.clamp(max=farthest + 1)),
         ),
         (
-            "the long layers of Gemma 3 see all keys, whatever sliding_window says",
-            lambda config, layer: _layer_kind(config, layer, short=False),
+            "only keys before the query are cut; leave those after it as they are",
+            _at(lambda distance, farthest: distance.clamp(-farthest, farthest)),
         ),
         (
-            "sliding_window_pattern need not be 6: read it",
-            lambda config, layer: _layer_kind(
-                {line: value for line, value in config.items() if line != "sliding_window_pattern"}, layer
-            ),
+            "the keys are rotated, too, by their places",
+            _only_queries,
         ),
         (
-            "layers are counted from 0: the first of every n is layer n - 1",
-            lambda config, layer: _layer_kind(config, layer, first=0, counted=0),
+            "queries and keys are rotated forward, by +i and +j",
+            _at(lambda distance, farthest: -distance.clamp(max=farthest)),
         ),
         (
-            "layers are counted from 0: with an interval of 3 the first that does not rotate is layer 2",
-            lambda config, layer: _layer_kind(config, layer, counted=0),
-        ),
-        (
-            "in no_rope_layers a 1 means that the layer rotates, whatever the name says",
-            lambda config, layer: _layer_kind(config, layer, rotates=0),
-        ),
-        (
-            "in no_rope_layers a 1 means that the layer rotates, whatever the name says",
-            lambda config, layer: _layer_kind(config, layer, rotates=int(not config.get("no_rope_layers"))),
-        ),
-        (
-            "layers are counted from 0: with a pattern of 6 the first long one is layer 5",
-            lambda config, layer: _layer_kind(config, layer, first=0),
-        ),
-        ("of Gemma 3 every sixth layer is the long one; you have it the other way round", _exchanged),
-        ("the base comes first, then the window", lambda config, layer: _layer_kind(config, layer)[::-1]),
-        (
-            "the short layers of Gemma 3 rotate with rope_local_base_freq",
-            lambda config, layer: _layer_kind(config, layer, local="rope_theta"),
-        ),
-        (
-            "the short layers of Gemma 3 see no more than sliding_window keys",
-            lambda config, layer: _layer_kind(config, layer, window=False),
-        ),
-        (
-            "you read all files as those of Llama",
-            lambda config, layer: (config.get("rope_theta", 10_000.0), 0),
+            "the scores are not divided by the square root of d here",
+            lambda q, k, *others: _capped_scores(q, k, *others) / q.shape[-1] ** 0.5,
         ),
     ],
 )

@@ -1,9 +1,13 @@
 """What notebook 18 reads from files, beside its exercises."""
 
+from functools import partial
+
 import pytest
+import torch
 
 from posenc_lib.configs import groups, public_models
-from posenc_lib.exercises.in_use import check_cache_gib, check_layer_kind, plain_rotations, widths_in_file
+from posenc_lib.exercises.in_use import check_cache_gib, check_capped_scores, plain_rotations, widths_in_file
+from posenc_lib.schemes.rope import rotate
 
 
 @pytest.mark.parametrize(
@@ -27,21 +31,6 @@ def test_plain_rotations_are_plain_and_many():
         assert not scheme.rope_scaling and length > 0
 
 
-@pytest.mark.parametrize(
-    ("filled_in", "absent"), [({}, "rope_theta"), ({"rope_theta": 10_000.0}, "sliding_window_pattern")]
-)
-def test_who_asks_for_an_absent_line_reads_which_one(filled_in, absent):
-    def layer_kind(config, layer):
-        base = config.get("rope_theta", filled_in["rope_theta"]) if filled_in else config["rope_theta"]
-        short = config["model_type"] == "gemma3_text" and (layer + 1) % config["sliding_window_pattern"]
-        return (config["rope_local_base_freq"], config["sliding_window"]) if short else (base, 0)
-
-    passed, message = check_layer_kind.verdict(layer_kind)
-    assert not passed
-    assert message.startswith("layer_kind raised KeyError in case ")
-    assert f"this file has no {absent}; take what is filled in" in message
-
-
 @pytest.mark.parametrize("model", ["google/gemma-3-1b-it", "google/gemma-3-27b-it", "deepseek-ai/DeepSeek-V3"])
 @pytest.mark.parametrize("tokens", [100, 131_072])
 def test_the_cache_of_an_exercise_is_that_of_public_models(model, tokens):
@@ -53,22 +42,35 @@ def test_the_cache_of_an_exercise_is_that_of_public_models(model, tokens):
     assert check_cache_gib.reference(config, tokens) == one * kept * 2 / 2**30
 
 
-@pytest.mark.parametrize(
-    ("absent", "base"),
-    [({}, 10_000.0), ({"llama": 10_000.0, "smollm3": 2_000_000.0, "gemma3_text": 1_000_000.0}, None)],
-)
-def test_each_family_fills_in_its_own_base(absent, base):
-    def layer_kind(config, layer):
-        theta = config.get("rope_theta", absent.get(config["model_type"], base))
-        if config["model_type"] == "smollm3":
-            every = config.get("no_rope_layer_interval", 4)
-            made = [(n + 1) % every > 0 for n in range(config["num_hidden_layers"])]
-            flags = config.get("no_rope_layers") or made
-            return (theta if flags[layer] else 0, 0)
-        if config["model_type"] == "gemma3_text" and (layer + 1) % config.get("sliding_window_pattern", 6):
-            return (config["rope_local_base_freq"], config["sliding_window"])
-        return (theta, 0)
+def near_and_far(q, k, inv_freq, farthest, far_turn=1, before=1, closed=True):
+    "With ordinary scores, two for each pair."
+    i = torch.arange(len(q))
+    near = rotate(q, before * i, inv_freq) @ rotate(k, before * i, inv_freq).T
+    far = rotate(q, far_turn * torch.full_like(i, farthest), inv_freq) @ k.T
+    away = i[:, None] - i
+    return near.where(away <= farthest if closed else away < farthest, far)
 
-    passed, message = check_layer_kind.verdict(layer_kind)
-    assert passed == (base is None)
-    assert passed or message.startswith("not yet: 10,000 is what Llama fills in")
+
+def test_two_ordinary_scores_are_enough_to_cut_distances():
+    assert check_capped_scores.verdict(near_and_far).passed
+    assert check_capped_scores.verdict(partial(near_and_far, closed=False)).passed  # at farthest they are the same
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"far_turn": -1}, "from the other side"),
+        ({"far_turn": 0}, "distance 0"),
+        ({"far_turn": -1, "before": -1}, "rotated forward"),
+    ],
+)
+def test_a_wrong_turn_is_named(options, message):
+    passed, told = check_capped_scores.verdict(partial(near_and_far, **options))
+    assert not passed and message in told
+
+
+def test_keys_that_are_hidden_are_not_keys_that_are_cut():
+    passed, told = check_capped_scores.verdict(
+        lambda q, k, inv_freq, farthest: near_and_far(q, k, inv_freq, farthest).tril(farthest)
+    )
+    assert not passed and "differ" in told
