@@ -70,65 +70,65 @@ def plain_rotations() -> Iterator[tuple[str, tuple[int, int, int], Rotary, int]]
 
 
 def _at(change: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
-    """Scores of every query with every key at ``change(distance, farthest)``."""
+    """Scores of every query with every key at ``change(distance, clip)``."""
 
-    def found(q: Tensor, k: Tensor, inv_freq: Tensor, farthest: int) -> Tensor:
+    def found(q: Tensor, k: Tensor, inv_freq: Tensor, clip: int) -> Tensor:
         i = torch.arange(len(q))
-        distance = change(i[:, None] - i, farthest)
+        distance = change(i[:, None] - i, clip)
         return (rotate(q[:, None].expand(-1, len(k), -1), distance, inv_freq) * k).sum(-1)
 
     return found
 
 
-def _of_places(q: Tensor, k: Tensor, inv_freq: Tensor, farthest: int) -> Tensor:
-    """As if no place were above ``farthest``."""
-    places = torch.arange(len(q)).clamp(max=farthest)
+def _of_places(q: Tensor, k: Tensor, inv_freq: Tensor, clip: int) -> Tensor:
+    """As if no place were above ``clip``."""
+    places = torch.arange(len(q)).clamp(max=clip)
     return rotate(q, places, inv_freq) @ rotate(k, places, inv_freq).T
 
 
-def _only_queries(q: Tensor, k: Tensor, inv_freq: Tensor, farthest: int) -> Tensor:
+def _only_queries(q: Tensor, k: Tensor, inv_freq: Tensor, clip: int) -> Tensor:
     i = torch.arange(len(q))
-    far = rotate(q, torch.full_like(i, farthest), inv_freq) @ k.T
-    return (rotate(q, i, inv_freq) @ k.T).where(i[:, None] - i <= farthest, far)
+    far = rotate(q, torch.full_like(i, clip), inv_freq) @ k.T
+    return (rotate(q, i, inv_freq) @ k.T).where(i[:, None] - i <= clip, far)
 
 
-_capped_scores = _at(lambda distance, farthest: distance.clamp(max=farthest))
+_capped_scores = _at(lambda distance, clip: distance.clamp(max=clip))
 
 check_capped_scores = Check(
     "capped_scores",
     _capped_scores,
     cases=[
-        (*randn(2, length, d, seed=length), Rotary(d, base).inv_freq, farthest)
-        for length, d, base, farthest in ((9, 4, 10.0, 3), (40, 8, 100.0, 27), (6, 2, 10.0, 0), (5, 4, 10.0, 20))
+        (*randn(2, length, d, seed=length), Rotary(d, base).inv_freq, clip)
+        for length, d, base, clip in ((9, 4, 10.0, 3), (40, 8, 100.0, 27), (6, 2, 10.0, 0), (5, 4, 10.0, 20))
     ],
     mistakes=[
         (
-            "these are the scores of RoPE: keys farther away than farthest must come at its angle",
-            _at(lambda distance, farthest: distance),
+            "these are the scores of RoPE: keys farther away than clip must come at its angle",
+            _at(lambda distance, clip: distance),
         ),
         (
             "distances are cut, not places: two tokens far from the start may be near each other",
             _of_places,
         ),
         (
-            "far keys come from the other side: turn the queries by +farthest",
-            _at(lambda distance, farthest: distance.where(distance <= farthest, -farthest)),
+            "far keys come from the other side: turn the queries by +clip",
+            _at(lambda distance, clip: distance.where(distance <= clip, -clip)),
         ),
         (
-            "far keys come as if at distance 0: turn the queries by farthest",
-            _at(lambda distance, farthest: distance.where(distance <= farthest, 0)),
+            "far keys come as if at distance 0: turn the queries by clip",
+            _at(lambda distance, clip: distance.where(distance <= clip, 0)),
         ),
         (
-            "near and far are exchanged: scores of RoPE up to farthest",
-            _at(lambda distance, farthest: distance.where(distance > farthest, farthest)),
+            "near and far are exchanged: scores of RoPE up to clip",
+            _at(lambda distance, clip: distance.where(distance > clip, clip)),
         ),
         (
-            "far keys come at the angle of farthest, not of farthest + 1",
-            _at(lambda distance, farthest: distance.clamp(max=farthest + 1)),
+            "far keys come at the angle of clip, not of clip + 1",
+            _at(lambda distance, clip: distance.clamp(max=clip + 1)),
         ),
         (
             "only keys before the query are cut; leave those after it as they are",
-            _at(lambda distance, farthest: distance.clamp(-farthest, farthest)),
+            _at(lambda distance, clip: distance.clamp(-clip, clip)),
         ),
         (
             "the keys are rotated, too, by their places",
@@ -136,7 +136,7 @@ check_capped_scores = Check(
         ),
         (
             "queries and keys are rotated forward, by +i and +j",
-            _at(lambda distance, farthest: -distance.clamp(max=farthest)),
+            _at(lambda distance, clip: -distance.clamp(max=clip)),
         ),
         (
             "the scores are not divided by the square root of d here",

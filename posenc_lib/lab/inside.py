@@ -143,23 +143,23 @@ class CappedRotary(Rotary):
     For a causal model: keys after the query are not changed.
 
     Args:
-        farthest: the distance, at least 0.
+        clip: the distance, at least 0.
         others: see :class:`posenc_lib.schemes.rope.Rotary`; pairs are neighbours.
     Raises:
         ValueError: a distance below 0, and as Rotary.
-    Source: Su 2023 (kexue.fm/archives/9708), with a window of ``farthest`` and no step beyond it.
+    Source: Su 2023 (kexue.fm/archives/9708), with a window of ``clip`` and no step beyond it.
     Example:
         >>> from posenc_lib import scores
         >>> q = torch.tensor([[[[1.0, 0.0]] * 4]])
-        >>> scores(q, q, CappedRotary(2, farthest=1))[0, 0, 3] * 2**0.5  # of distances 3, 2, 1, 0
+        >>> scores(q, q, CappedRotary(2, clip=1))[0, 0, 3] * 2**0.5  # of distances 3, 2, 1, 0
         tensor([0.5403, 0.5403, 0.5403, 1.0000])
     """
 
     places = ("query and key", "score")  # type: ignore[assignment]  # rotated as ever, then far scores are replaced
 
-    def __init__(self, head_dim: int, base: float = 10_000.0, *, farthest: int):
+    def __init__(self, head_dim: int, base: float = 10_000.0, *, clip: int):
         super().__init__(head_dim, base)
-        self.farthest = validate.integer("farthest", farthest, at_least=0)
+        self.clip = validate.integer("clip", clip, at_least=0)
 
     def per_pair(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Both positions, as :meth:`score_bias` takes them."""
@@ -168,31 +168,29 @@ class CappedRotary(Rotary):
     def score_bias(self, q: Tensor, k: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
         """What replaces the scores of far keys by those at the farthest distance, (..., L_q, L_k)."""
         i, j = pair  # q comes rotated by i, k by j: their products are the scores of RoPE
-        at_farthest = rotate(q, self.farthest - i, self.inv_freq) @ rotate(k, -j, self.inv_freq).mT
+        at_farthest = rotate(q, self.clip - i, self.inv_freq) @ rotate(k, -j, self.inv_freq).mT
         bias = (at_farthest - q @ k.mT) * self.scale(q.shape[-1])
-        return bias.masked_fill(i[:, None] - j <= self.farthest, 0)
+        return bias.masked_fill(i[:, None] - j <= self.clip, 0)
 
 
-def capped(model: TinyTransformer, farthest: int) -> TinyTransformer:
+def capped(model: TinyTransformer, clip: int) -> TinyTransformer:
     """A copy of the model in which no distance is above this one, where a layer rotates and has no window.
 
     Args:
         model: is not changed. Its layers that rotate have plain :class:`posenc_lib.schemes.rope.Rotary`.
-        farthest: see :class:`CappedRotary`.
+        clip: see :class:`CappedRotary`.
     Raises:
         ValueError: as CappedRotary.
     Example:
         >>> from posenc_lib import Rotary
         >>> from posenc_lib.lab import TinyTransformer
         >>> model = TinyTransformer(Rotary(16), vocabulary=3, windows=[8, None])
-        >>> [type(scheme).__name__ for scheme in capped(model, farthest=27).schemes]
+        >>> [type(scheme).__name__ for scheme in capped(model, clip=27).schemes]
         ['Rotary', 'CappedRotary']
     """
     other = copy.deepcopy(model)
     other.scheme = nn.ModuleList(
-        CappedRotary(inner.head_dim, inner.base, farthest=farthest)
-        if isinstance(inner, Rotary) and window is None
-        else inner
+        CappedRotary(inner.head_dim, inner.base, clip=clip) if isinstance(inner, Rotary) and window is None else inner
         for inner, window in zip(other.schemes, other.windows, strict=True)
     )
     return other

@@ -42,18 +42,18 @@ def test_the_cache_of_an_exercise_is_that_of_public_models(model, tokens):
     assert check_cache_gib.reference(config, tokens) == one * kept * 2 / 2**30
 
 
-def near_and_far(q, k, inv_freq, farthest, far_turn=1, before=1, closed=True):
+def near_and_far(q, k, inv_freq, clip, far_turn=1, before=1, closed=True):
     "With ordinary scores, two for each pair."
     i = torch.arange(len(q))
     near = rotate(q, before * i, inv_freq) @ rotate(k, before * i, inv_freq).T
-    far = rotate(q, far_turn * torch.full_like(i, farthest), inv_freq) @ k.T
+    far = rotate(q, far_turn * torch.full_like(i, clip), inv_freq) @ k.T
     away = i[:, None] - i
-    return near.where(away <= farthest if closed else away < farthest, far)
+    return near.where(away <= clip if closed else away < clip, far)
 
 
 def test_two_ordinary_scores_are_enough_to_cut_distances():
     assert check_capped_scores.verdict(near_and_far).passed
-    assert check_capped_scores.verdict(partial(near_and_far, closed=False)).passed  # at farthest they are the same
+    assert check_capped_scores.verdict(partial(near_and_far, closed=False)).passed  # at clip they are the same
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,6 @@ def test_a_wrong_turn_is_named(options, message):
 
 def test_keys_that_are_hidden_are_not_keys_that_are_cut():
     passed, told = check_capped_scores.verdict(
-        lambda q, k, inv_freq, farthest: near_and_far(q, k, inv_freq, farthest).tril(farthest)
+        lambda q, k, inv_freq, clip: near_and_far(q, k, inv_freq, clip).tril(clip)
     )
     assert not passed and "differ" in told

@@ -107,17 +107,17 @@ def test_weights_are_refused_where_they_are_not_those_of_the_whole_text():
         attention(toy(), 3, text(9))
 
 
-@pytest.mark.parametrize("farthest", [0, 3, 27, 63])
+@pytest.mark.parametrize("clip", [0, 3, 27, 63])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_no_key_of_a_capped_rotation_comes_from_farther_away(farthest, dtype):
+def test_no_key_of_a_capped_rotation_comes_from_farther_away(clip, dtype):
     generator = torch.Generator().manual_seed(1)
     q, k = torch.randn(2, 2, 3, 40, 8, generator=generator, dtype=dtype)
     i, theta = torch.arange(40), Rotary(8, base=50).inv_freq.double()
-    away = (i[:, None] - i).clamp(max=farthest)
+    away = (i[:, None] - i).clamp(max=clip)
     pairs = [torch.view_as_complex(x.double().unflatten(-1, (4, 2)).contiguous()) for x in (q, k)]
     turned = torch.polar(torch.ones(40, 40, 4, dtype=torch.float64), away[..., None] * theta)  # of the query
     expected = torch.einsum("bhic,ijc,bhjc->bhij", pairs[0], turned, pairs[1].conj()).real / 8**0.5
-    found = scores(q, k, CappedRotary(8, base=50, farthest=farthest))
+    found = scores(q, k, CappedRotary(8, base=50, clip=clip))
     torch.testing.assert_close(
         found.double().tril(), expected.tril(), rtol=0, atol=1e-4 if q.dtype == torch.float32 else 1e-12
     )
@@ -125,15 +125,15 @@ def test_no_key_of_a_capped_rotation_comes_from_farther_away(farthest, dtype):
 
 def test_a_capped_copy_leaves_the_model_and_its_windows_as_they_are():
     model, tokens = toy([6, None, None], [Rotary(16), NoPosition(), Rotary(16)]), text(40)
-    before, other = model(tokens), capped(model, farthest=5)
+    before, other = model(tokens), capped(model, clip=5)
     assert torch.equal(model(tokens), before)
     assert [type(scheme) for scheme in other.schemes] == [Rotary, NoPosition, CappedRotary]
     torch.testing.assert_close(other(tokens)[:, :6], before[:, :6], rtol=0, atol=1e-12)  # no key is farther than 5
     assert (other(tokens)[:, 6:] - before[:, 6:]).abs().amax() > 1e-3
-    torch.testing.assert_close(capped(model, farthest=39)(tokens), before, rtol=0, atol=1e-12)
+    torch.testing.assert_close(capped(model, clip=39)(tokens), before, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("farthest", [-1, 1.5])
-def test_a_distance_to_cap_at_is_a_whole_number(farthest):
-    with pytest.raises((ValueError, TypeError), match="farthest"):
-        capped(toy(), farthest)
+@pytest.mark.parametrize("clip", [-1, 1.5])
+def test_a_distance_to_cap_at_is_a_whole_number(clip):
+    with pytest.raises((ValueError, TypeError), match="clip"):
+        capped(toy(), clip)
