@@ -131,6 +131,10 @@ check_capped_scores = Check(
             _at(lambda distance, clip: distance.clamp(-clip, clip)),
         ),
         (
+            "only keys before the query are cut; leave those after it as they are",
+            _at(lambda distance, clip: distance.where(distance.abs() <= clip, clip)),
+        ),
+        (
             "the keys are rotated, too, by their places",
             _only_queries,
         ),

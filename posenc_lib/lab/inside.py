@@ -144,7 +144,7 @@ class CappedRotary(Rotary):
 
     Args:
         clip: the distance, at least 0.
-        others: see :class:`posenc_lib.schemes.rope.Rotary`; pairs are neighbours.
+        others: see :class:`posenc_lib.schemes.rope.Rotary`; all of a head rotates, and pairs are neighbours.
     Raises:
         ValueError: a distance below 0, and as Rotary.
     Source: Su 2023 (kexue.fm/archives/9708), with a window of ``clip`` and no step beyond it.
@@ -157,8 +157,8 @@ class CappedRotary(Rotary):
 
     places = ("query and key", "score")  # type: ignore[assignment]  # rotated as ever, then far scores are replaced
 
-    def __init__(self, head_dim: int, base: float = 10_000.0, *, clip: int):
-        super().__init__(head_dim, base)
+    def __init__(self, head_dim: int, base: float = 10_000.0, *, clip: int, rope_scaling: Any = None):
+        super().__init__(head_dim, base, rope_scaling=rope_scaling)
         self.clip = validate.integer("clip", clip, at_least=0)
 
     def per_pair(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -177,10 +177,11 @@ def capped(model: TinyTransformer, clip: int) -> TinyTransformer:
     """A copy of the model in which no distance is above this one, where a layer rotates and has no window.
 
     Args:
-        model: is not changed. Its layers that rotate have plain :class:`posenc_lib.schemes.rope.Rotary`.
+        model: is not changed. Where it has :class:`posenc_lib.schemes.rope.Rotary` without a window, all of a head
+            rotates, and pairs are neighbours.
         clip: see :class:`CappedRotary`.
     Raises:
-        ValueError: as CappedRotary.
+        ValueError: a rotation of another layout or fraction, and as CappedRotary.
     Example:
         >>> from posenc_lib import Rotary
         >>> from posenc_lib.lab import TinyTransformer
@@ -188,11 +189,18 @@ def capped(model: TinyTransformer, clip: int) -> TinyTransformer:
         >>> [type(scheme).__name__ for scheme in capped(model, clip=27).schemes]
         ['Rotary', 'CappedRotary']
     """
-    other = copy.deepcopy(model)
-    other.scheme = nn.ModuleList(
-        CappedRotary(inner.head_dim, inner.base, clip=clip) if isinstance(inner, Rotary) and window is None else inner
-        for inner, window in zip(other.schemes, other.windows, strict=True)
-    )
+    other, schemes = copy.deepcopy(model), []
+    for layer, (inner, window) in enumerate(zip(model.schemes, model.windows, strict=True)):
+        if not isinstance(inner, Rotary) or window is not None:
+            schemes.append(other.schemes[layer])
+            continue
+        if inner.layout != "interleaved" or inner.rotary_fraction != 1:
+            raise ValueError(
+                "model must rotate whole heads in pairs of neighbours where it has no window, got layout "
+                f"{inner.layout!r} and rotary_fraction {inner.rotary_fraction} in layer {layer}"
+            )
+        schemes.append(CappedRotary(inner.head_dim, inner.base, clip=clip, rope_scaling=inner.rope_scaling))
+    other.scheme = nn.ModuleList(schemes)
     return other
 
 

@@ -137,3 +137,15 @@ def test_a_capped_copy_leaves_the_model_and_its_windows_as_they_are():
 def test_a_distance_to_cap_at_is_a_whole_number(clip):
     with pytest.raises((ValueError, TypeError), match="clip"):
         capped(toy(), clip)
+
+
+def test_other_frequencies_stay_under_the_cap_and_other_layouts_are_refused():
+    quarter = {"rope_type": "proportional", "partial_rotary_factor": 0.25}
+    model = toy([6, None, None], [Rotary(16), Rotary(16, base=1e6, rope_scaling=quarter), NoPosition()])
+    other = capped(model, clip=5)
+    assert torch.equal(other.schemes[1].inv_freq, model.schemes[1].inv_freq)
+    assert (other(text(40)) - model(text(40))).abs().amax() > 1e-3
+    torch.testing.assert_close(capped(model, clip=39)(text(40)), model(text(40)), rtol=0, atol=1e-12)
+    for options in ({"layout": "half"}, {"rotary_fraction": 0.5}):
+        with pytest.raises(ValueError, match="in layer 0"):
+            capped(toy(None, [Rotary(16, **options), NoPosition(), NoPosition()]), clip=5)

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
+import torch
+
+from posenc_lib.lab.inside import tempered
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -34,23 +37,46 @@ def kept(toys, model, length):
     return cards.double().mean().item(), copies
 
 
-@pytest.mark.parametrize("rule", ["ALL", "SMOL", "GEMMA", "HYBRID"])
-def test_with_equal_updates_the_same_rule_alone_keeps_both_tasks(toys, rule):
+@pytest.mark.parametrize("rule", ["ALL", "SMOL", "GEMMA", "PARTLY", "HYBRID", "WIDE"])
+def test_with_equal_updates_the_same_rules_alone_keep_both_tasks(toys, rule):
     both = []
     for seed in (0, 1, 2):
         model, updates = toys["fitted"](toys[rule], seed)
         assert updates == 350
         assert min(kept(toys, model, 32)) > 0.8
         both.append(min(kept(toys, model, 1024)) > 0.75)
-    assert (sum(both) > 1) == (rule == "HYBRID"), both
+    assert (sum(both) > 1) == (rule in ("PARTLY", "HYBRID")), both
 
 
-def test_some_models_say_one_card_even_where_none_stands(toys):
-    model, _ = toys["fitted"](toys["ALL"], 0)
-    text, _, card = toys["unseen"](16, 32)
+def test_where_none_rotates_less_than_half_of_the_weight_may_do(toys):
+    """In long texts that leave the card less, it is found often enough, and not because it is what is always said."""
+    text, answer, card = toys["unseen"](16, 1024)
     asked = (text[0] == toys["ASK"]).nonzero()[-1, 0]
-    said = model(text.masked_fill(card, 0))[:, asked].argmax(-1)
-    assert len(said.unique()) == 1 and len(model(text)[:, asked].argmax(-1).unique()) > 12
+    found = by_the_card = 0
+    for seed in (0, 1, 2):
+        model = toys["fitted"](toys["NONE"], seed)[0]
+        x = model.blocks[0].norm_1(model.embedding(text))
+        q, k, _ = model.blocks[0].qkv(x).unflatten(-1, (3, 2, 16)).permute(2, 0, 3, 1, 4)
+        weights = (q[:, :, asked, None] @ k[:, :, : asked + 1].mT / 4).softmax(-1)[:, :, 0]
+        less = (weights * card[:, None, : asked + 1]).sum(-1).amax(1) < 0.5
+        said, without = (model(one)[:, asked].argmax(-1) for one in (text, text.masked_fill(card, 0)))
+        right = less & (said == answer[:, asked])
+        found, by_the_card = found + int(right.sum()), by_the_card + int((right & (without != said)).sum())
+    assert found > 8 and by_the_card > found / 2
+
+
+def test_with_a_window_of_16_the_same_cards_are_lost_whatever_the_temperature(toys):
+    text = torch.randint(16, (64, 1024), generator=torch.Generator().manual_seed(5))
+    asked, card = torch.arange(259, 1024, 8), torch.arange(64) % 16
+    text[:, asked] = toys["ASK"]
+    text[torch.arange(64), torch.randint(256, (64,), generator=torch.Generator().manual_seed(6))] = 16 + card
+    for seed in (0, 1, 2):
+        model, lost = toys["fitted"](toys["WIDE"], seed)[0], []
+        for beta in (0.0, 0.3, 2.0):
+            said = torch.cat([tempered(model, 32, beta)(one)[:, asked[-1]].argmax(-1) for one in text.split(8)])
+            lost.append((said != card).view(4, 16).sum(0))
+            assert (said != card).double().mean() > 0.2
+        assert ((lost[0] == 0) | (lost[0] >= 3)).sum() >= 11  # of 16 cards nearly all always or never
 
 
 @pytest.fixture(scope="module")
