@@ -480,7 +480,7 @@ class Slider:
         place = float(self.element.get_attribute("aria-valuenow"))
         number = float(self.readout().replace("\N{MINUS SIGN}", "-"))
         straight = math.isclose(number, place, rel_tol=0.01, abs_tol=0.051)  # aria-valuenow has one decimal
-        return straight or (abs(place) < 100 and math.isclose(number, 10**place, rel_tol=0.01, abs_tol=0.01))
+        return straight or (number > 0 and math.isclose(math.log10(number), place, abs_tol=0.051))
 
     def press(self, key: str) -> tuple[str, str]:
         """Press an arrow key on the handle; return the settled state."""
