@@ -8,8 +8,6 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from posenc_lib.lab.inside import tempered
-
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 
@@ -65,18 +63,27 @@ def test_where_none_rotates_less_than_half_of_the_weight_may_do(toys):
     assert found > 8 and by_the_card > found / 2
 
 
-def test_with_a_window_of_16_the_same_cards_are_lost_whatever_the_temperature(toys):
-    text = torch.randint(16, (64, 1024), generator=torch.Generator().manual_seed(5))
-    asked, card = torch.arange(259, 1024, 8), torch.arange(64) % 16
-    text[:, asked] = toys["ASK"]
-    text[torch.arange(64), torch.randint(256, (64,), generator=torch.Generator().manual_seed(6))] = 16 + card
+@pytest.mark.parametrize(("rule", "relays"), [("HYBRID", False), ("WIDE", True)])
+def test_a_window_of_16_learns_a_relay_that_only_short_texts_have(toys, rule, relays):
+    """The last question is right if another one stands within the window of the card."""
+
+    def right(model, length, after=None, alone=False):
+        text, answer, card = toys["unseen"](48, length)
+        asked = (text[0] == toys["ASK"]).nonzero()[:, 0]
+        if alone:
+            text[:, asked[:-1]] = torch.arange(48)[:, None] % 16
+        if after:
+            text[card.roll(after, 1)] = toys["ASK"]
+        said = torch.cat([model(one)[:, asked[-1]].argmax(-1) for one in text.split(max(1, 4096 // length))])
+        return (said == answer[:, asked[-1]]).double().mean().item()
+
     for seed in (0, 1, 2):
-        model, lost = toys["fitted"](toys["WIDE"], seed)[0], []
-        for beta in (0.0, 0.3, 2.0):
-            said = torch.cat([tempered(model, 32, beta)(one)[:, asked[-1]].argmax(-1) for one in text.split(8)])
-            lost.append((said != card).view(4, 16).sum(0))
-            assert (said != card).double().mean() > 0.2
-        assert ((lost[0] == 0) | (lost[0] >= 3)).sum() >= 11  # of 16 cards nearly all always or never
+        model = toys["fitted"](toys[rule], seed)[0]
+        asked, alone = right(model, 32), right(model, 32, alone=True)
+        assert asked > 0.8 and (alone < asked - 0.1) == relays
+        long, near, outside = (right(model, 1024, after=after) for after in (None, 8, 20))
+        assert abs(outside - long) < 0.05 and (near > long + 0.1) == relays
+        assert near > asked - 0.1
 
 
 @pytest.fixture(scope="module")
