@@ -19,6 +19,8 @@ from posenc_lib.lab.trial import TASKS
 
 FAILED = ("has no rank", "counts 0", "is ranked", "is left out for all")  # what a failure may count
 _guessing = cache(guessing)
+REDRAWN = "seeds", "tasks", "seeds and tasks"  # what a resample draws anew
+OF_TASKS = 1000  # the side of these draws: no scheme has it
 HARDLY = 0.05  # of accuracy above guessing: no better than this is a failure
 
 
@@ -73,7 +75,7 @@ def reciprocal_ranks(
         times: one of :data:`posenc_lib.lab.trial.TIMES`.
         failed: what a failure counts, one of ``FAILED``.
         resamples: of the seeds; who fails is asked in each anew.
-        margin: of accuracy, or of bits; who is no farther behind shares the rank.
+        margin: of accuracy, or of bits; who is ahead by no more does not count, so ranks may be 1, 1, 2.
     Returns:
         (1 + resamples, schemes): first of the seeds as they are; nan for who has no rank.
     Raises:
@@ -109,28 +111,44 @@ def reciprocal_ranks(
     return found
 
 
-def standing(found: Sequence[NDArray[np.float64]]) -> Standing:
+def standing(found: Sequence[NDArray[np.float64]], redrawn: str = "seeds") -> Standing:
     """Who leads by the mean over some tasks.
 
     Args:
         found: for each task what :func:`reciprocal_ranks` returns, with equally many resamples.
+        redrawn: what a resample draws anew, one of ``REDRAWN``. Of n tasks n are drawn with replacement; one that is
+            drawn twice counts twice. They are no less a sample than the seeds are; of one or two it says little. If
+            tasks alone are drawn there are ``RESAMPLES``.
     Raises:
-        ValueError: no task.
+        ValueError: no task, or another name for what is drawn anew.
     Example:
         >>> import numpy as np
         >>> standing([np.array([[1.0, 0.5], [1.0, 1.0]]), np.array([[1.0, np.nan], [1.0, np.nan]])])
         Standing(means=array([1. , 0.5]), first=0, share=0.0)
     """
+    validate.choice("redrawn", redrawn, REDRAWN)
     if not found:
         raise ValueError("found must have at least one task, got none")
-    every = np.stack(found)
-    ranked = ~np.isnan(every)
-    counts = ranked.sum(0)
-    means = np.where(counts, np.where(ranked, every, 0).sum(0) / np.maximum(counts, 1), -1)
+    every = np.stack(found, axis=1)
+    if redrawn == "tasks":  # the seeds as they are, and as many resamples as we like
+        every = every[:1]
+    counts = np.ones((1, every.shape[1]))  # how often each resample draws each task
+    if redrawn != "seeds":
+        counts = _counts(every.shape[1], RESAMPLES if redrawn == "tasks" else len(every) - 1)
+    ranked = (counts[:, None] @ ~np.isnan(every))[:, 0]
+    total = (counts[:, None] @ np.nan_to_num(every))[:, 0]
+    means = np.where(ranked, total / np.maximum(ranked, 1), -1)
     best = int(means[0].argmax())
     alone = means[:, best] > np.delete(means, best, axis=1).max(1, initial=-1) + 1e-9
     shown = np.where(means[0] < 0, np.nan, means[0])
     return Standing(shown, best if alone[0] else None, float(alone[1:].mean()))
+
+
+@cache
+def _counts(tasks: int, resamples: int) -> NDArray[np.float64]:
+    """How often each task is drawn (1 + resamples, tasks); first each of them once."""
+    drawn = resampled(tasks, resamples, side=OF_TASKS)
+    return np.vstack([np.ones(tasks), (drawn[..., None] == np.arange(tasks)).sum(1)])
 
 
 def _drawn(

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from posenc_lib.lab.ranks import FAILED, Standing, fails, guesses, reciprocal_ranks, standing
+from posenc_lib.lab.ranks import FAILED, OF_TASKS, REDRAWN, Standing, fails, guesses, reciprocal_ranks, standing
 from posenc_lib.lab.report import guessing
-from posenc_lib.lab.statistics import MARGIN, Cell, resampled
+from posenc_lib.lab.statistics import MARGIN, RESAMPLES, Cell, resampled
 
 TASK, FAR = "passkey", 256
 
@@ -86,6 +86,35 @@ def test_who_leads():
     assert isinstance(found, Standing)
 
 
+def test_who_leads_if_tasks_are_drawn_again():
+    """One by one: three tasks, three schemes, of which one has no rank in two of them."""
+    first = [[1, 1 / 2, 1 / 3], [1 / 2, 1, 1 / 3], [1, 1 / 2, 1 / 3]]  # with other seeds the second leads
+    seeds = np.array([first, [[1 / 2, 1, np.nan]] * 3, [[1, 0, np.nan]] * 3])
+    every = np.concatenate([seeds[:, :1], np.tile(seeds[:, 1:], (1, 300, 1))], axis=1)
+    for redrawn in REDRAWN[1:]:
+        leads, resamples = 0, RESAMPLES if redrawn == "tasks" else 600
+        for resample, drawn in enumerate(resampled(3, resamples, side=OF_TASKS).tolist(), start=1):
+            row = resample if redrawn == "seeds and tasks" else 0
+            means = []
+            for scheme in range(3):
+                ranked = [every[task, row, scheme] for task in drawn if not math.isnan(every[task, row, scheme])]
+                means.append(sum(ranked) / len(ranked) if ranked else -1)
+            leads += means[0] > max(means[1:]) + 1e-9
+        found = standing(list(every), redrawn)
+        assert found.means.tolist() == pytest.approx([5 / 6, 1 / 2, 1 / 3])
+        assert found.first == 0 and 0 < leads < resamples
+        assert found.share == pytest.approx(leads / resamples)
+
+
+def test_tasks_drawn_again_count_as_often_as_they_are_drawn():
+    """A task for the first and two for the second, all else level: the binomial distribution."""
+    one, two = np.array([[1.0, 0.5]] * 3), np.array([[0.5, 1.0]] * 3)
+    found = standing([one, two, two], "tasks")
+    assert (found.first, standing([one, two, two]).share) == (1, 1)
+    assert found.share == pytest.approx((2 / 3) ** 3 + 3 * (2 / 3) ** 2 / 3, abs=0.01)  # two or three of three
+    assert standing([one], "tasks").share == 1
+
+
 def test_what_is_no_rule_is_refused():
     with pytest.raises(ValueError, match=r"failed.*has no rank.*got .counts."):
         reciprocal_ranks([cell(*[0.9] * 5)], 8, "counts")
@@ -95,3 +124,5 @@ def test_what_is_no_rule_is_refused():
         reciprocal_ranks([cell(*[0.9] * 5), cell(0.5, task="grid")], 8, FAILED[0])
     with pytest.raises(ValueError, match="found"):
         standing([])
+    with pytest.raises(ValueError, match=r"redrawn.*got .rules."):
+        standing([np.ones((2, 2))], "rules")
