@@ -368,12 +368,11 @@ class Visit:
         self.broken_before = self.broken_pictures()
         self.explorer_cells = [i for i, cell in enumerate(cells) if "Explorer(" in cell["source"]]
         self.before = [self.look(self.cell(i)) for i in self.explorer_cells]
-        self.alt_before = [
-            output["metadata"].get("image/png", {}).get("alt", "")
+        pictures = [
+            [output for output in cells[i]["outputs"] if "image/png" in output.get("data", {})]
             for i in self.explorer_cells
-            for output in cells[i]["outputs"]
-            if "image/png" in output.get("data", {})
-        ]
+        ]  # a cell may draw something above its explorer
+        self.alt_before = [of[-1]["metadata"].get("image/png", {}).get("alt", "") for of in pictures if of]
 
     def on_error(self, error) -> None:
         """Keep an error that nothing in the page caught."""

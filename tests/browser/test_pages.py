@@ -59,8 +59,11 @@ class Links(HTMLParser):
 def shown_in(notebook: Path) -> list[str]:
     """The alt texts of the explorers that a notebook shows."""
     cells = nbformat.read(notebook, as_version=4).cells
-    outputs = [o for cell in cells if "Explorer(" in cell.source for o in cell.get("outputs", ())]
-    return [o.metadata["image/png"]["alt"] for o in outputs if "image/png" in o.get("data", {})]
+    shown = [cell.get("outputs", ()) for cell in cells if "Explorer(" in cell.source]
+    pictures = [
+        [o.metadata["image/png"]["alt"] for o in outputs if "image/png" in o.get("data", {})] for outputs in shown
+    ]
+    return [alts[-1] for alts in pictures if alts]  # a cell may draw something above its explorer
 
 
 def weight(files: set[Path]) -> float:
