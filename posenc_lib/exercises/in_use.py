@@ -86,10 +86,17 @@ def _of_places(q: Tensor, k: Tensor, inv_freq: Tensor, clip: int) -> Tensor:
     return rotate(q, places, inv_freq) @ rotate(k, places, inv_freq).T
 
 
-def _only_queries(q: Tensor, k: Tensor, inv_freq: Tensor, clip: int) -> Tensor:
-    i = torch.arange(len(q))
-    far = rotate(q, torch.full_like(i, clip), inv_freq) @ k.T
-    return (rotate(q, i, inv_freq) @ k.T).where(i[:, None] - i <= clip, far)
+def _two_products(near_keys: bool, far_keys: bool) -> Callable[..., Tensor]:
+    """Scores of RoPE up to ``clip``, others beyond; whether the keys of these and of those are rotated."""
+
+    def found(q: Tensor, k: Tensor, inv_freq: Tensor, clip: int) -> Tensor:
+        i = torch.arange(len(q))
+        turned = rotate(k, i, inv_freq)
+        near = rotate(q, i, inv_freq) @ (turned if near_keys else k).T
+        far = rotate(q, torch.full_like(i, clip), inv_freq) @ (turned if far_keys else k).T
+        return near.where(i[:, None] - i <= clip, far)
+
+    return found
 
 
 _capped_scores = _at(lambda distance, clip: distance.clamp(max=clip))
@@ -136,7 +143,15 @@ check_capped_scores = Check(
         ),
         (
             "the keys are rotated, too, by their places",
-            _only_queries,
+            _two_products(near_keys=False, far_keys=False),
+        ),
+        (
+            "far keys are not rotated by their places: clip is the whole angle",
+            _two_products(near_keys=True, far_keys=True),
+        ),
+        (
+            "far keys are those before the query, i - j > clip",
+            _at(lambda distance, clip: distance.where(-distance <= clip, clip)),
         ),
         (
             "queries and keys are rotated forward, by +i and +j",

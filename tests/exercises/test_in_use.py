@@ -42,12 +42,12 @@ def test_the_cache_of_an_exercise_is_that_of_public_models(model, tokens):
     assert check_cache_gib.reference(config, tokens) == one * kept * 2 / 2**30
 
 
-def near_and_far(q, k, inv_freq, clip, far_turn=1, before=1, closed=True):
+def near_and_far(q, k, inv_freq, clip, far_turn=1, before=1, closed=True, far_keys=0, backward=1):
     "With ordinary scores, two for each pair."
     i = torch.arange(len(q))
     near = rotate(q, before * i, inv_freq) @ rotate(k, before * i, inv_freq).T
-    far = rotate(q, far_turn * torch.full_like(i, clip), inv_freq) @ k.T
-    away = i[:, None] - i
+    far = rotate(q, far_turn * torch.full_like(i, clip), inv_freq) @ rotate(k, far_keys * i, inv_freq).T
+    away = backward * (i[:, None] - i)
     return near.where(away <= clip if closed else away < clip, far)
 
 
@@ -62,6 +62,8 @@ def test_two_ordinary_scores_are_enough_to_cut_distances():
         ({"far_turn": -1}, "from the other side"),
         ({"far_turn": 0}, "distance 0"),
         ({"far_turn": -1, "before": -1}, "rotated forward"),
+        ({"far_keys": 1}, "clip is the whole angle"),
+        ({"backward": -1}, "before the query, i - j > clip"),
     ],
 )
 def test_a_wrong_turn_is_named(options, message):
