@@ -168,9 +168,10 @@ class CappedRotary(Rotary):
     def score_bias(self, q: Tensor, k: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
         """What replaces the scores of far keys by those at the farthest distance, (..., L_q, L_k)."""
         i, j = pair  # q comes rotated by i, k by j: their products are the scores of RoPE
-        at_farthest = rotate(q, self.clip - i, self.inv_freq) @ rotate(k, -j, self.inv_freq).mT
-        bias = (at_farthest - q @ k.mT) * self.scale(q.shape[-1])
-        return bias.masked_fill(i[:, None] - j <= self.clip, 0)
+        far_q, far_k = rotate(q, self.clip - i, self.inv_freq), rotate(k, -j, self.inv_freq)
+        both_q, both_k = torch.cat([far_q, -q], -1), torch.cat([far_k, k], -1)  # one product: the difference of two
+        bias = both_q * self.scale(q.shape[-1]) @ both_k.mT
+        return bias.masked_fill_(i[:, None] - j <= self.clip, 0)
 
 
 def capped(model: TinyTransformer, clip: int) -> TinyTransformer:
