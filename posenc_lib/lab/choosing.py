@@ -24,7 +24,7 @@ from posenc_lib.lab.report import (
     said,
     survives,
 )
-from posenc_lib.lab.statistics import Cell, Spread, ranking, spread
+from posenc_lib.lab.statistics import Cell, Spread, leading, ranking, spread
 from posenc_lib.lab.trial import TASKS, TIMES
 
 Rows = Mapping[str, Practice]
@@ -157,7 +157,7 @@ def who_remains(cells: Cells, rows: Rows, others: Others, needs: Needs) -> list[
     rows = {s: row for s, row in rows.items() if s in part}
     faults = {s: excluded(cells.get((s, task)), row, needs) for s, row in rows.items()}
     remain = [trained[s] for s, (fault, _) in faults.items() if not fault]
-    first = [place.scheme for place in ranking(remain, n) if place.first == 1]
+    first = leading(ranking(remain, n))
 
     def perhaps(s: str) -> bool:
         behind = not faults[s][0] and s not in first

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.claims import Statement
-from posenc_lib.lab.contest import RATES_SEED, Entry, filled
+from posenc_lib.lab.contest import RATES_SEED, SMALL, Entry, Size, filled
 from posenc_lib.lab.contest import outdated as of_other_code
 from posenc_lib.lab.remake import remake
 from posenc_lib.lab.statistics import Cell, cell_of, of_size
@@ -29,6 +29,7 @@ TO_THE_END, MIXED = "to the maximum", "mixed lengths"  # the second to the maxim
 REGIMES = (TO_THE_END, MIXED)
 SHORTEST = 3 / 8  # of the training length, in mixed lengths
 SCHEMES = ("NoPosition", "T5Bias", "Alibi", "Rotary", "Sinusoidal")
+ONE_RATE = Size(own_rate=1)  # for T5's numbers, too, that have another by its setting
 
 
 def _order(regime: str, task: str, times: int, above: str, below: str) -> tuple[str, Statement]:
@@ -114,14 +115,15 @@ def regime_version(scheme: str, task: str, length: int, width: int = 64, heads: 
 def trials(found: Iterable[Entry]) -> list[dict[str, Any]]:
     """Of the entries of a contest those that are trained again, seed by seed, learned or not; both regimes of each.
 
-    A model of text is always trained to the maximum, and only its lengths are mixed.
+    A model of text is always trained to the maximum, and only its lengths are mixed. T5 is trained at one rate, too.
 
     Args:
         found: see :func:`posenc_lib.lab.contest.entries`.
     """
-    small = (entry.setting for entry in of_size(found))
+    found = list(found)
+    small = [entry.setting for size in (SMALL, ONE_RATE) for entry in of_size(found, size)]
     mine = [s for s in small if s["scheme"] in SCHEMES and s["seed"] != RATES_SEED]
-    mine.sort(key=lambda s: (s["seed"], SCHEMES.index(s["scheme"]), list(TASKS).index(s["task"])))
+    mine.sort(key=lambda s: (s["seed"], SCHEMES.index(s["scheme"]), list(TASKS).index(s["task"]), "own_rate" in s))
     wanted = [setting | {"regime": regime} for setting in mine for regime in REGIMES]
     return [one for one in wanted if one["regime"] == MIXED or not TASKS[one["task"]].bits]
 
@@ -142,12 +144,13 @@ def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> l
     return filled(regime, trials(found), path, jobs)
 
 
-def cells_in(regime: str, found: Iterable[Entry]) -> dict[tuple[str, str], Cell]:
+def cells_in(regime: str, found: Iterable[Entry], own_rate: int | None = None) -> dict[tuple[str, str], Cell]:
     """A cell for every scheme and task of a regime.
 
     Args:
         regime: one of ``REGIMES``.
         found: entries of the file that :func:`make` makes.
+        own_rate: at which the scheme's numbers learn, in learning rates of the model; that of its setting if None.
     Raises:
         ValueError: an unknown regime; two runs with one seed, runs of several versions of the code in a cell.
     Example:
@@ -160,6 +163,6 @@ def cells_in(regime: str, found: Iterable[Entry]) -> dict[tuple[str, str], Cell]
     validate.choice("regime", regime, REGIMES)
     runs: dict[tuple[str, str], list[Entry]] = {}
     for entry in sorted(found, key=lambda entry: entry.setting["seed"]):
-        if entry.setting["regime"] == regime:
+        if entry.setting["regime"] == regime and entry.setting.get("own_rate") == own_rate:
             runs.setdefault((entry.setting["scheme"], entry.setting["task"]), []).append(entry)
     return {pair: cell_of(*pair, mine, [entry.result["measure"] for entry in mine]) for pair, mine in runs.items()}

@@ -22,11 +22,13 @@ def remake(
     layers: int = 2,
     width: int = 64,
     heads: int = 4,
+    own_rate: float | None = None,
     instead: Contest | None = None,
 ) -> TinyTransformer:
     """The model of a trial, trained again as :func:`posenc_lib.lab.trial.trial` does with the same arguments.
 
     Args:
+        own_rate: of the scheme's parameters, in learning rates of the model; that of its setting if None.
         instead: of the task, what the training draws its texts from and whether it looks at what is learned so far.
     Raises:
         ValueError: an unknown scheme or task.
@@ -42,7 +44,8 @@ def remake(
     model = TinyTransformer(
         positions, contest.vocabulary, causal=contest.causal, dim=width, num_heads=heads, num_layers=layers, seed=seed
     )
-    _train(model, instead or contest, length, maximum, learning_rate, seed, setting(scheme).rate)
+    faster = setting(scheme).rate if own_rate is None else own_rate
+    _train(model, instead or contest, length, maximum, learning_rate, seed, faster)
     return model
 
 

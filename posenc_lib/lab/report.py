@@ -9,7 +9,7 @@ import torch
 from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.contest import RATES, RATES_SEED, SEEDS, SMALL, Entry, Size, best_rate, run
-from posenc_lib.lab.statistics import MARGIN, Cell, Place, of_size, ranking, spread, with_method
+from posenc_lib.lab.statistics import MARGIN, Cell, Place, leading, of_size, ranking, spread, with_method
 from posenc_lib.lab.tasks import IGNORE
 from posenc_lib.lab.trial import TASKS, TIMES
 
@@ -184,8 +184,8 @@ def survives(cells: Cells, others: Others, task: str, times: int, better: str, w
 def rivals(cells: Cells, others: Others, task: str, times: int) -> list[str]:
     """The trained schemes that share no first place and that not all who do stay ahead of at other rates, by means."""
     places = ranking(of_task(cells, task), length_at(task, times))
-    first = [place.scheme for place in places if place.first == 1]
-    mine = [place.scheme for place in places if place.first > 1]
+    first = leading(places)
+    mine = [place.scheme for place in places if place.scheme not in first]
     return [s for s in mine if not all(survives(cells, others, task, times, f, s) for f in first)]
 
 
@@ -212,8 +212,7 @@ def first_group(cells: Cells, task: str, times: int, n_seeds: int = len(SEEDS)) 
         >>> first_group(table([]), "copy back", 8)
         []
     """
-    places = ranking(of_task(cells, task), length_at(task, times), n_seeds=n_seeds)
-    return [place.scheme for place in places if place.first == 1]
+    return leading(ranking(of_task(cells, task), length_at(task, times), n_seeds=n_seeds))
 
 
 def of_task(cells: Cells, task: str, extended: bool = True) -> list[Cell]:

@@ -16,6 +16,7 @@ about means is *sure* here if it holds in at least 95 % of these resamples. What
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -421,6 +422,24 @@ def ranking(
         )
         for n, name in enumerate(names)
     ]
+
+
+def leading(places: Iterable[Place]) -> list[str]:
+    """The schemes that share the first place: nobody is surely ahead of them, nor of one whose mean is better.
+
+    By the first condition alone a scheme with a lower mean could stay whose seeds scatter more.
+
+    Args:
+        places: as :func:`ranking` returns them, the best mean first.
+    Example:
+        >>> from posenc_lib.lab.statistics import Cell
+        >>> values = {"A": (0.99,) * 5, "B": (0.95,) * 5, "C": (0.99, 0.99, 0.99, 0.99, 0.75)}
+        >>> cells = [Cell(s, "induction", (0, 1, 2, 3, 4), (True,) * 5, {64: v}) for s, v in values.items()]
+        >>> places = ranking(cells, 64)
+        >>> [(place.scheme, place.first) for place in places], leading(places)
+        ([('A', 1), ('B', 2), ('C', 1)], ['A'])
+    """
+    return [place.scheme for place in takewhile(lambda place: place.first == 1, places)]
 
 
 def _rankable(cells: list[Cell], paired: bool) -> None:

@@ -48,7 +48,12 @@ def test_both_regimes_have_every_cell_of_the_five_but_text_of_one_length(contest
     contest = {pair for pair in table(contest_entries, SCHEMES) if "," not in pair[0]}
     assert cells_in(MIXED, found).keys() == contest
     assert cells_in(TO_THE_END, found).keys() == {pair for pair in contest if not TASKS[pair[1]].bits}
-    assert all(cell.seeds == (0, 1, 2, 3, 4) for one in REGIMES for cell in cells_in(one, found).values())
+    slower = {regime: cells_in(regime, found, own_rate=1) for regime in REGIMES}
+    assert slower[MIXED].keys() == {("T5Bias", task) for task in TASKS}
+    assert slower[TO_THE_END].keys() == {("T5Bias", task) for task in TASKS if not TASKS[task].bits}
+    every = [*slower.values(), *(cells_in(regime, found) for regime in REGIMES)]
+    assert all(cell.seeds == (0, 1, 2, 3, 4) for cells in every for cell in cells.values())
+    assert slower[MIXED]["T5Bias", "passkey"].measures != cells_in(MIXED, found)["T5Bias", "passkey"].measures
 
 
 def test_what_went_to_the_maximum_in_the_contest_is_the_same_in_the_file(contest_entries, found):
@@ -127,7 +132,8 @@ def test_the_small_models_of_the_five_are_trained_learned_or_not(contest_entries
     mine = trials(contest_entries)
     assert {s["scheme"] for s in mine} == set(SCHEMES)
     assert {s["task"] for s in mine} == set(TASKS)
-    assert all((s["layers"], s["width"]) == (2, 64) and "own_rate" not in s and s["seed"] < 100 for s in mine)
+    assert all((s["layers"], s["width"]) == (2, 64) and s["seed"] < 100 for s in mine)
+    assert {(s["scheme"], s["own_rate"]) for s in mine if "own_rate" in s} == {("T5Bias", 1)}
     assert [s["seed"] for s in mine] == sorted(s["seed"] for s in mine)
     assert len(trials([Entry(e.setting, e.result | {"met": False}) for e in contest_entries])) == len(mine)
 

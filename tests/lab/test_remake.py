@@ -13,3 +13,10 @@ def test_it_measures_what_the_trial_measured():
 def test_another_seed_is_another_model():
     other = SETTING | {"seed": 4}
     assert measured(remake(**other), **other) != measured(remake(**SETTING), **SETTING)
+
+
+def test_the_scheme_may_learn_at_another_rate_than_its_own():
+    t5, own = SETTING | {"scheme": "T5Bias", "length": 32}, {"own_rate": 1}
+    assert measured(remake(**t5, **own), **t5) == trial(**t5, **own)["measure"]
+    before, after = (remake(**t5, **rate).scheme.weight for rate in ({}, own))
+    assert not before.equal(after)

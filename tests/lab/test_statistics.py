@@ -14,6 +14,7 @@ from posenc_lib.lab.statistics import (
     Spread,
     claim,
     distinct_resamples,
+    leading,
     of_size,
     ordered_by_chance,
     ranking,
@@ -396,3 +397,11 @@ def test_a_claim_fails_once_the_file_is_changed():
     assert not holds(changed)
     with pytest.raises(ValueError, match="Alibi on induction cannot be compared: not trained yet: 4 of 5 seeds"):
         holds(found[1:])
+
+
+def test_a_lower_mean_does_not_share_the_first_place_by_its_scatter():
+    values = {"a": [0.99] * 5, "b": [0.95] * 5, "c": [0.99, 0.99, 0.99, 0.99, 0.75], "d": [0.985] * 5}
+    cells = [Cell(name, "induction", tuple(range(5)), (True,) * 5, {64: tuple(of)}) for name, of in values.items()]
+    places = ranking(cells, 64)
+    assert {place.scheme for place in places if place.first == 1} == {"a", "c", "d"}
+    assert leading(places) == ["a", "d"] and leading([]) == []
