@@ -67,7 +67,7 @@ def public() -> dict[str, object]:
     found += [report.order_of, report.other_rates, report.at_rates, report.survives, report.guessing]
     found += [claims.why_not, claims.sure, claims.whatever_rate, remake.remake, remake.measured]
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]
-    found += [statistics.share_above, statistics.claim, statistics.ranking]
+    found += [statistics.share_above, statistics.claim, statistics.ranking, statistics.leading]
     found += [statistics.of_size, statistics.resampled, statistics.ordered_by_chance, claims.listed]
     found += [report.explained, report.shuffled, longer.longer_version, longer.cells_after]
     found += [contest.learned, statistics.with_method, places.places_version, places.curves, places.untrue]
