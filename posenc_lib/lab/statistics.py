@@ -432,7 +432,7 @@ def leading(places: Iterable[Place]) -> list[str]:
     Args:
         places: as :func:`ranking` returns them, the best mean first.
     Example:
-        >>> from posenc_lib.lab.statistics import Cell
+        >>> from posenc_lib.lab.statistics import Cell, ranking
         >>> values = {"A": (0.99,) * 5, "B": (0.95,) * 5, "C": (0.99, 0.99, 0.99, 0.99, 0.75)}
         >>> cells = [Cell(s, "induction", (0, 1, 2, 3, 4), (True,) * 5, {64: v}) for s, v in values.items()]
         >>> places = ranking(cells, 64)
