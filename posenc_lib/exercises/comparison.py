@@ -9,46 +9,79 @@ from torch import Tensor
 from posenc_lib.exercises.check import Check, JudgeCheck
 
 
-def _values(*numbers: float) -> Tensor:
-    return torch.tensor(numbers, dtype=torch.float64)
+def _ranks(values: Tensor, margin: float) -> Tensor:
+    """(schemes, tasks); of who has nan it is 1, and nobody is behind it."""
+    return 1 + (values[None] > values[:, None] + margin).double().sum(1)
 
 
-def _draws(seed: int, n: int = 5, resamples: int = 400) -> Tensor:
-    return torch.randint(n, (resamples, n), generator=torch.Generator().manual_seed(seed))
+def _mean_reciprocal_rank(values: Tensor, fails: Tensor, margin: float) -> Tensor:
+    values = values.masked_fill(fails, torch.nan)
+    return (1 / _ranks(values, margin)).masked_fill(fails, torch.nan).nanmean(1)
 
 
-def _share(a: Tensor, b: Tensor, draws_a: Tensor, draws_b: Tensor, margin: float) -> Tensor:
-    return (a[draws_a].mean(1) > b[draws_b].mean(1) + margin).double().mean()
+def _contest(seed: int, schemes: int, tasks: int, steps: int = 64) -> tuple[Tensor, Tensor]:
+    """Multiples of 1 / steps, with some failures; everybody learns the first task, and who fails may have the most."""
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randint(steps, (schemes, tasks), generator=generator).double() / steps
+    fails = torch.rand(schemes, tasks, generator=generator) < 0.3
+    fails[:, 0] = False
+    return values, fails
 
 
-check_share_better = Check(
-    "share_better",
-    _share,
+check_mean_reciprocal_rank = Check(
+    "mean_reciprocal_rank",
+    _mean_reciprocal_rank,
     cases=[
-        (_values(0.9, 0.8, 0.7, 0.9, 0.6), _values(0.8, 0.7, 0.75, 0.6, 0.8), _draws(0), _draws(1), 0.011),
-        (_values(0.5, 0.25, 0.75, 0.5, 0.5), _values(0.25, 0.75, 0.5, 0.5, 0.25), _draws(2), _draws(3), 0.0),
-        (_values(0.31, 0.35, 0.4), _values(0.3, 0.33, 0.3), _draws(4, 3), _draws(5, 3), 0.031),
+        (*_contest(0, 5, 8), 0.1),
+        (*_contest(1, 5, 8, steps=8), 0.125),  # some are ahead by just the margin
+        (*_contest(2, 3, 4), 0.0),
+        (*_contest(3, 7, 2), 0.3),
     ],
     mistakes=[
-        ("the margin is not used", lambda a, b, m, n, margin: _share(a, b, m, n, 0.0)),
-        ("the margin is on the wrong side", lambda a, b, m, n, margin: _share(a, b, m, n, -margin)),
+        ("the margin is not used", lambda values, fails, margin: _mean_reciprocal_rank(values, fails, 0.0)),
         (
-            "you compare value with value; compare the mean of each resample",
-            lambda a, b, m, n, margin: (a[m] > b[n] + margin).double().mean(),
-        ),
-        ("b is drawn anew, too", lambda a, b, m, n, margin: (a[m].mean(1) > b.mean() + margin).double().mean()),
-        (
-            "the seeds of a and of b are drawn apart: you used the draws of a for both",
-            lambda a, b, m, n, margin: _share(a, b, m, m, margin),
-        ),
-        ("this is the share in which b is above a", lambda a, b, m, n, margin: _share(b, a, n, m, margin)),
-        (
-            "this is their number; the share is asked for",
-            lambda a, b, m, n, margin: _share(a, b, m, n, margin) * len(m),
+            "ahead is who is better by more than the margin, not by just as much",
+            lambda values, fails, margin: _mean_reciprocal_rank(values, fails, margin - 1e-9),
         ),
         (
-            "a draw is a row of seeds: take the mean over axis 1",
-            lambda a, b, m, n, margin: (a[m].mean(0) > b[n].mean(0) + margin).double().mean(),
+            "who fails is ahead of nobody, but is counted in the ranks of the others",
+            lambda values, fails, margin: (1 / _ranks(values, margin)).masked_fill(fails, torch.nan).nanmean(1),
+        ),
+        (
+            "a failure counts 0 here; leave the task out of that scheme's mean",
+            lambda values, fails, margin: (
+                (1 / _ranks(values.masked_fill(fails, torch.nan), margin)).masked_fill(fails, 0.0).mean(1)
+            ),
+        ),
+        (
+            "a failure counts 1 here; leave the task out of that scheme's mean",
+            lambda values, fails, margin: (1 / _ranks(values.masked_fill(fails, torch.nan), margin)).mean(1),
+        ),
+        (
+            "failures have ranks here",
+            lambda values, fails, margin: (1 / _ranks(values, margin)).mean(1),
+        ),
+        (
+            "take the mean of 1 / rank, not 1 over the mean rank",
+            lambda values, fails, margin: (
+                1 / _ranks(values.masked_fill(fails, torch.nan), margin).masked_fill(fails, torch.nan).nanmean(1)
+            ),
+        ),
+        (
+            "take the mean of 1 / rank, not of the rank",
+            lambda values, fails, margin: (
+                _ranks(values.masked_fill(fails, torch.nan), margin).masked_fill(fails, torch.nan).nanmean(1)
+            ),
+        ),
+        (
+            "more is better: a rank counts those above",
+            lambda values, fails, margin: _mean_reciprocal_rank(-values, fails, margin),
+        ),
+        (
+            "a mean for each scheme: over the tasks, not over the schemes",
+            lambda values, fails, margin: (
+                (1 / _ranks(values.masked_fill(fails, torch.nan), margin)).masked_fill(fails, torch.nan).nanmean(0)
+            ),
         ),
     ],
 )
