@@ -97,6 +97,17 @@ def test_a_window_of_16_learns_a_relay_that_only_short_texts_have(toys, rule, re
         assert near > asked - 0.1
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_rule_stacked_twice_tells_the_order_of_far_keys(toys, seed):
+    cell = next(one for one in sources("18_in_use") if "def later_card(" in one)
+    found = dict(toys)
+    exec(cell[cell.index("def later_card(") : cell.index("fig, ax = plt.subplots(figsize=(9, 3.4))")], found)
+    once, twice = (
+        found["by_distance"](found["trained_anew"](rule, seed), texts=600) for rule in (found["HYBRID"], found["TWICE"])
+    )
+    assert min(once[:7]) > 0.8 and max(once[7:]) < 0.6 and min(twice) > 0.9
+
+
 @pytest.fixture(scope="module")
 def weights():
     """Notebook 20 up to its picture of attention; its cell there, to be run with the models of other seeds."""
