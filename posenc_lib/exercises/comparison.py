@@ -14,9 +14,13 @@ def _ranks(values: Tensor, margin: float) -> Tensor:
     return 1 + (values[None] > values[:, None] + margin).double().sum(1)
 
 
+def _ranks_but(values: Tensor, fails: Tensor, margin: float) -> Tensor:
+    """As if who fails took no part."""
+    return _ranks(values.masked_fill(fails, torch.nan), margin)
+
+
 def _mean_reciprocal_rank(values: Tensor, fails: Tensor, margin: float) -> Tensor:
-    values = values.masked_fill(fails, torch.nan)
-    return (1 / _ranks(values, margin)).masked_fill(fails, torch.nan).nanmean(1)
+    return (1 / _ranks_but(values, fails, margin)).masked_fill(fails, torch.nan).nanmean(1)
 
 
 def _contest(seed: int, schemes: int, tasks: int, steps: int = 64) -> tuple[Tensor, Tensor]:
@@ -49,13 +53,11 @@ check_mean_reciprocal_rank = Check(
         ),
         (
             "a failure counts 0 here; leave the task out of that scheme's mean",
-            lambda values, fails, margin: (
-                (1 / _ranks(values.masked_fill(fails, torch.nan), margin)).masked_fill(fails, 0.0).mean(1)
-            ),
+            lambda values, fails, margin: (1 / _ranks_but(values, fails, margin)).masked_fill(fails, 0.0).mean(1),
         ),
         (
             "a failure counts 1 here; leave the task out of that scheme's mean",
-            lambda values, fails, margin: (1 / _ranks(values.masked_fill(fails, torch.nan), margin)).mean(1),
+            lambda values, fails, margin: (1 / _ranks_but(values, fails, margin)).mean(1),
         ),
         (
             "failures have ranks here",
@@ -64,14 +66,12 @@ check_mean_reciprocal_rank = Check(
         (
             "take the mean of 1 / rank, not 1 over the mean rank",
             lambda values, fails, margin: (
-                1 / _ranks(values.masked_fill(fails, torch.nan), margin).masked_fill(fails, torch.nan).nanmean(1)
+                1 / _ranks_but(values, fails, margin).masked_fill(fails, torch.nan).nanmean(1)
             ),
         ),
         (
             "take the mean of 1 / rank, not of the rank",
-            lambda values, fails, margin: (
-                _ranks(values.masked_fill(fails, torch.nan), margin).masked_fill(fails, torch.nan).nanmean(1)
-            ),
+            lambda values, fails, margin: _ranks_but(values, fails, margin).masked_fill(fails, torch.nan).nanmean(1),
         ),
         (
             "more is better: a rank counts those above",
@@ -80,7 +80,7 @@ check_mean_reciprocal_rank = Check(
         (
             "a mean for each scheme: over the tasks, not over the schemes",
             lambda values, fails, margin: (
-                (1 / _ranks(values.masked_fill(fails, torch.nan), margin)).masked_fill(fails, torch.nan).nanmean(0)
+                (1 / _ranks_but(values, fails, margin)).masked_fill(fails, torch.nan).nanmean(0)
             ),
         ),
     ],
