@@ -97,7 +97,7 @@ class Recorded:
                 held.press(key)
                 states.add(here := self.state(here, 1000))
             if tag == "SELECT":
-                held.select_option(value=value)
+                held.select_option(index=int(value))
             elif kind == "range":
                 held.fill(value)
             if here != start:
