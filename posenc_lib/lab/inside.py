@@ -144,7 +144,7 @@ class CappedRotary(Rotary):
 
     Args:
         clip: the distance, at least 0.
-        others: see :class:`posenc_lib.schemes.rope.Rotary`; all of a head rotates, and pairs are neighbours.
+        others: see :class:`posenc_lib.schemes.rope.Rotary`; pairs are neighbours.
     Raises:
         ValueError: a distance below 0, and as Rotary.
     Source: Su 2023 (kexue.fm/archives/9708), with a window of ``clip`` and no step beyond it.
@@ -157,8 +157,16 @@ class CappedRotary(Rotary):
 
     places = ("query and key", "score")  # type: ignore[assignment]  # rotated as ever, then far scores are replaced
 
-    def __init__(self, head_dim: int, base: float = 10_000.0, *, clip: int, rope_scaling: Any = None):
-        super().__init__(head_dim, base, rope_scaling=rope_scaling)
+    def __init__(
+        self,
+        head_dim: int,
+        base: float = 10_000.0,
+        *,
+        clip: int,
+        rotary_fraction: float = 1.0,
+        rope_scaling: Any = None,
+    ):
+        super().__init__(head_dim, base, rotary_fraction=rotary_fraction, rope_scaling=rope_scaling)
         self.clip = validate.integer("clip", clip, at_least=0)
 
     def per_pair(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,9 +176,11 @@ class CappedRotary(Rotary):
     def score_bias(self, q: Tensor, k: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
         """What replaces the scores of far keys by those at the farthest distance, (..., L_q, L_k)."""
         i, j = pair  # q comes rotated by i, k by j: their products are the scores of RoPE
+        scale, rotated = self.scale(q.shape[-1]), 2 * len(self.inv_freq)
+        q, k = q[..., :rotated], k[..., :rotated]  # the others score alike at every distance
         far_q, far_k = rotate(q, self.clip - i, self.inv_freq), rotate(k, -j, self.inv_freq)
         both_q, both_k = torch.cat([far_q, -q], -1), torch.cat([far_k, k], -1)  # one product: the difference of two
-        bias = both_q * self.scale(q.shape[-1]) @ both_k.mT
+        bias = both_q * scale @ both_k.mT
         return bias.masked_fill_(i[:, None] - j <= self.clip, 0)
 
 
@@ -178,11 +188,11 @@ def capped(model: TinyTransformer, clip: int) -> TinyTransformer:
     """A copy of the model in which no distance is above this one, where a layer rotates and has no window.
 
     Args:
-        model: is not changed. Where it has :class:`posenc_lib.schemes.rope.Rotary` without a window, all of a head
-            rotates, and pairs are neighbours.
+        model: is not changed. Where it has :class:`posenc_lib.schemes.rope.Rotary` without a window, pairs are
+            neighbours.
         clip: see :class:`CappedRotary`.
     Raises:
-        ValueError: a rotation of another layout or fraction, and as CappedRotary.
+        ValueError: a rotation of another layout, and as CappedRotary.
     Example:
         >>> from posenc_lib import Rotary
         >>> from posenc_lib.lab import TinyTransformer
@@ -195,12 +205,13 @@ def capped(model: TinyTransformer, clip: int) -> TinyTransformer:
         if not isinstance(inner, Rotary) or window is not None:
             schemes.append(other.schemes[layer])
             continue
-        if inner.layout != "interleaved" or inner.rotary_fraction != 1:
+        if inner.layout != "interleaved":
             raise ValueError(
-                "model must rotate whole heads in pairs of neighbours where it has no window, got layout "
-                f"{inner.layout!r} and rotary_fraction {inner.rotary_fraction} in layer {layer}"
+                "model must rotate pairs of neighbours where it has no window, got layout "
+                f"{inner.layout!r} in layer {layer}"
             )
-        schemes.append(CappedRotary(inner.head_dim, inner.base, clip=clip, rope_scaling=inner.rope_scaling))
+        settings: dict = {"rotary_fraction": inner.rotary_fraction, "rope_scaling": inner.rope_scaling}
+        schemes.append(CappedRotary(inner.head_dim, inner.base, clip=clip, **settings))
     other.scheme = nn.ModuleList(schemes)
     return other
 

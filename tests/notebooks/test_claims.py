@@ -7,7 +7,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
-import torch
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -36,7 +35,7 @@ def kept(toys, model, length):
     return cards.double().mean().item(), copies
 
 
-@pytest.mark.parametrize("rule", ["ALL", "SMOL", "GEMMA", "PARTLY", "HYBRID"])
+@pytest.mark.parametrize("rule", ["ALL", "SMOL", "GEMMA", "PARTLY", "NARROW", "HYBRID"])
 def test_with_equal_updates_the_same_rules_alone_keep_both_tasks(toys, rule):
     both = []
     for seed in (0, 1, 2):
@@ -44,7 +43,7 @@ def test_with_equal_updates_the_same_rules_alone_keep_both_tasks(toys, rule):
         assert updates == 350
         assert min(kept(toys, model, 32)) > 0.8
         both.append(min(kept(toys, model, 1024)) > 0.75)
-    assert (sum(both) > 1) == (rule in ("PARTLY", "HYBRID")), both
+    assert (sum(both) > 1) == (rule in ("PARTLY", "NARROW", "HYBRID")), both
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +71,21 @@ def test_a_longer_text_takes_a_card_in_two_ways(lengthened):
         assert lead("NONE", seed, 1024) < long < lead("NONE", seed, 1024, None, True)
         assert lead("ALL", seed, 1024, None, True) < lead("ALL", seed, 1024) < 0
         assert lead("ALL", seed, 1024, 180) < long < lead("ALL", seed, 1024, 45)
+
+
+@pytest.mark.parametrize("rule", ["GEMMA", "PARTLY", "NARROW", "HYBRID"])
+def test_the_copy_is_kept_where_the_short_layer_does_it(lengthened, rule):
+    """And no long layer can do it that turns nothing."""
+    found, most = lengthened, []
+    for seed in (0, 1, 2, 3, 4):
+        of = found[rule], seed
+        found["models"][of] = found["fitted"](*of)[0]
+        short, long = found["weights_on"](*of, 32)[0]
+        copied = found["answered"](found["models"][of], 1024)[1]
+        assert copied > 0.9 if short > 0.95 else copied < 0.9, (seed, short, copied)
+        assert rule != "HYBRID" or long < 0.15
+        most.append(short > 0.95)
+    assert all(most) if rule == "HYBRID" else sum(most) > 1
 
 
 @pytest.mark.parametrize("seed", [1, 2])
