@@ -260,8 +260,8 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
     """The answer of the file: the schemes that are in the first group of all these tasks, at so many training lengths.
 
     Of more than ``SHOWN`` those that most models ship, and of these those that keep the fewest numbers, each with its
-    mean in the first of the tasks; a star says that another rate may bring others. At the training length accuracies
-    stop at the criterion: there the answer says that those who learn the task are level.
+    mean in the first of the tasks and the least and the greatest of its seeds; a star says that another rate may bring
+    others. At the training length accuracies stop at the criterion: there the answer says only who learns the task.
 
     Args:
         times: one of ``TIMES``.
@@ -272,7 +272,7 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
     def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
         if fit := _fit(cells, rows, times, tasks, sides):
             if times == 1 and not TASKS[tasks[0]].bits:
-                return [_shown(fit, rows) + ": level, of those that learn it" * (len(fit) > 1)]
+                return [f"one that learns it: {_shown(fit, rows)}"]
             star = " *" if perhaps(times, *tasks, sides=sides)(cells, rows, others) else ""
             return [_shown(fit, rows, _at(cells, tasks[0], times), TASKS[tasks[0]].bits) + star]
         known = all(first_group(cells, task, times) for task in tasks)
@@ -357,17 +357,20 @@ def _by_use(schemes: Sequence[str], rows: Rows) -> list[str]:
     return sorted(schemes, key=lambda s: (-len(rows[s].models), rows[s].kept or 0.0, name_of(s).lower()))
 
 
-def _at(cells: Cells, task: str, times: int) -> dict[str, float]:
-    """The means in a task of those that are trained."""
+def _at(cells: Cells, task: str, times: int) -> dict[str, Spread]:
+    """The means in a task of those that are trained, with the ends of their seeds."""
     n = length_at(task, times)
-    return {cell.scheme: spread(cell.at(n)).mean for cell in of_task(cells, task) if cell.untrained() is None}
+    return {cell.scheme: spread(cell.at(n)) for cell in of_task(cells, task) if cell.untrained() is None}
 
 
-def _shown(schemes: Sequence[str], rows: Rows, means: Mapping[str, float] | None = None, bits: bool = False) -> str:
-    """The first few of these in words, with their means, how many more they are, and whether none keeps the task."""
+def _shown(schemes: Sequence[str], rows: Rows, means: Mapping[str, Spread] | None = None, bits: bool = False) -> str:
+    """The first few of these in words, with their numbers, how many more they are, and whether none keeps the task."""
     order = _by_use(schemes, rows)
-    names = [name_of(s) + (f" {means[s]:.2f}" if means else "") for s in order]
-    lost = "none keeps it at these rates; " * bool(means and not bits and max(means[s] for s in order) < KEPT)
+    found = [means[s] for s in order] if means else []
+    told = [f" {mean:.2f} [{least:.2f}, {most:.2f}]" for mean, least, most in found] or [""] * len(order)
+    names = [name_of(s) + numbers for s, numbers in zip(order, told, strict=True)]
+    kept = bits or not found or max(one.mean for one in found) >= KEPT
+    lost = "" if kept else "none keeps it at these rates; "
     more = len(names) - SHOWN
     rest = "" if more <= 0 else " or one more" if more == 1 else f" or one of {more} more"
     return lost + ", ".join(names[:SHOWN]) + rest
