@@ -56,7 +56,7 @@ def public() -> dict[str, object]:
     found += [settings.arguments, settings.configured, settings.extensions, trial.code_version, version.version]
     found += [contest.left_out, contest.best_rate]
     found += [probes.Verdict, probes.requirements]
-    found += [inside.entering, inside.seen_scores, inside.tempered, inside.CappedRotary, inside.capped]
+    found += [inside.entering, inside.seen_scores, inside.tempered]
     found += [in_use.widths_in_file, in_use.plain_rotations]
     found += [name_of, inside.attention]
     found += [practice.kernel, practice.keys_final, practice.kept_per_pair, practice.sides, practice.practice]

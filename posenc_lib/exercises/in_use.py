@@ -3,13 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from posenc_lib.configs import cached_numbers, groups, public_models
 from posenc_lib.exercises.check import Check
-from posenc_lib.lab.measure import randn
-from posenc_lib.schemes.rope import Rotary, rotate
+from posenc_lib.schemes.rope import Rotary
 
 SIZES = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16, "num_hidden_layers": 12}
 LLAMA = SIZES | {"model_type": "llama", "rope_theta": 500_000.0, "max_position_embeddings": 8192}
@@ -69,97 +65,78 @@ def plain_rotations() -> Iterator[tuple[str, tuple[int, int, int], Rotary, int]]
                 yield row["model"], widths_in_file(row["config"]), scheme, reading.trained
 
 
-def _at(change: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
-    """Scores of every query with every key at ``change(distance, clip)``."""
-
-    def found(q: Tensor, k: Tensor, inv_freq: Tensor, clip: int) -> Tensor:
-        i = torch.arange(len(q))
-        distance = change(i[:, None] - i, clip)
-        return (rotate(q[:, None].expand(-1, len(k), -1), distance, inv_freq) * k).sum(-1)
-
-    return found
-
-
-def _of_places(q: Tensor, k: Tensor, inv_freq: Tensor, clip: int) -> Tensor:
-    """As if no place were above ``clip``."""
-    places = torch.arange(len(q)).clamp(max=clip)
-    return rotate(q, places, inv_freq) @ rotate(k, places, inv_freq).T
-
-
-def _two_products(near_keys: bool, far_keys: bool) -> Callable[..., Tensor]:
-    """Scores of RoPE up to ``clip``, others beyond; whether the keys of these and of those are rotated."""
-
-    def found(q: Tensor, k: Tensor, inv_freq: Tensor, clip: int) -> Tensor:
-        i = torch.arange(len(q))
-        turned = rotate(k, i, inv_freq)
-        near = rotate(q, i, inv_freq) @ (turned if near_keys else k).T
-        far = rotate(q, torch.full_like(i, clip), inv_freq) @ (turned if far_keys else k).T
-        return near.where(i[:, None] - i <= clip, far)
-
-    return found
+def _knows_distance(
+    config: Config,
+    n: int,
+    rotates: Callable[[int], bool] = bool,
+    counted_from: int = 1,
+    listed: bool = True,
+    every: int | None = None,
+    pieces: bool = True,
+    longest: int = 0,
+) -> list[int]:
+    """Layers that rotate and in which the last of n tokens sees the first; the options are likely mistakes."""
+    layers = range(config["num_hidden_layers"])
+    interval = every or config.get("no_rope_layer_interval", 4)
+    flags = [int((layer + counted_from) % interval != 0) for layer in layers]
+    flags = (config.get("no_rope_layers") if listed else None) or flags
+    if pieces and n > config.get("attention_chunk_size", n) + longest:
+        return []
+    return [layer for layer in layers if rotates(flags[layer])]
 
 
-_capped_scores = _at(lambda distance, clip: distance.clamp(max=clip))
+def _of_smollm3(**fields: Any) -> dict[str, Any]:
+    return SIZES | {"model_type": "smollm3"} | fields
 
-check_capped_scores = Check(
-    "capped_scores",
-    _capped_scores,
+
+def _of_llama4(**fields: Any) -> dict[str, Any]:
+    return SIZES | {"model_type": "llama4_text", "attention_chunk_size": 64} | fields
+
+
+check_knows_distance = Check(
+    "knows_distance",
+    _knows_distance,
     cases=[
-        (*randn(2, length, d, seed=length), Rotary(d, base).inv_freq, clip)
-        for length, d, base, clip in ((9, 4, 10.0, 3), (40, 8, 100.0, 27), (6, 2, 10.0, 0), (5, 4, 10.0, 20))
+        (_of_smollm3(), 100),
+        (_of_smollm3(no_rope_layer_interval=3), 100),
+        (_of_smollm3(no_rope_layers=[0, 0, 1, 1, 1, 1] * 2, no_rope_layer_interval=3), 100),
+        (_of_llama4(no_rope_layers=[]), 10),
+        (_of_llama4(), 64),
+        (_of_llama4(), 65),
+        (_of_llama4(no_rope_layer_interval=6), 128),
     ],
     mistakes=[
         (
-            "these are the scores of RoPE: keys farther away than clip must come at its angle",
-            _at(lambda distance, clip: distance),
+            "in no_rope_layers 1 means: rotates",
+            lambda config, n: _knows_distance(config, n, rotates=lambda flag: not flag),
         ),
         (
-            "distances are cut, not places: two tokens far from the start may be near each other",
-            _of_places,
+            "of every four layers the last does not rotate: 3, 7, 11, not 0, 4, 8",
+            lambda config, n: _knows_distance(config, n, counted_from=0),
         ),
         (
-            "far keys come from the other side: turn the queries by +clip",
-            _at(lambda distance, clip: distance.where(distance <= clip, -clip)),
+            "a list in no_rope_layers overrules the interval",
+            lambda config, n: _knows_distance(config, n, listed=False),
         ),
         (
-            "far keys come as if at distance 0: turn the queries by clip",
-            _at(lambda distance, clip: distance.where(distance <= clip, 0)),
+            "the interval stands in the file: no_rope_layer_interval",
+            lambda config, n: _knows_distance(config, n, every=4),
         ),
         (
-            "near and far are exchanged: scores of RoPE up to clip",
-            _at(lambda distance, clip: distance.where(distance > clip, clip)),
+            "layers that do not rotate see the first token, but cannot tell how far away it is",
+            lambda config, n: _knows_distance(config, n, rotates=lambda flag: True),
         ),
         (
-            "far keys come at the angle of clip, not of clip + 1",
-            _at(lambda distance, clip: distance.clamp(max=clip + 1)),
+            "in pieces of attention_chunk_size the last token sees the first only in the first piece",
+            lambda config, n: _knows_distance(config, n, pieces=False),
         ),
         (
-            "only keys before the query are cut; leave those after it as they are",
-            _at(lambda distance, clip: distance.clamp(-clip, clip)),
+            "a text of exactly attention_chunk_size tokens is one piece",
+            lambda config, n: _knows_distance(config, n, longest=-1),
         ),
         (
-            "only keys before the query are cut; leave those after it as they are",
-            _at(lambda distance, clip: distance.where(distance.abs() <= clip, clip)),
-        ),
-        (
-            "the keys are rotated, too, by their places",
-            _two_products(near_keys=False, far_keys=False),
-        ),
-        (
-            "far keys are not rotated by their places: clip is the whole angle",
-            _two_products(near_keys=True, far_keys=True),
-        ),
-        (
-            "far keys are those before the query, i - j > clip",
-            _at(lambda distance, clip: distance.where(-distance <= clip, clip)),
-        ),
-        (
-            "queries and keys are rotated forward, by +i and +j",
-            _at(lambda distance, clip: -distance.clamp(max=clip)),
-        ),
-        (
-            "the scores are not divided by the square root of d here",
-            lambda q, k, *others: _capped_scores(q, k, *others) / q.shape[-1] ** 0.5,
+            "one token more than attention_chunk_size begins a second piece",
+            lambda config, n: _knows_distance(config, n, longest=1),
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Inside one layer of a tiny transformer: what enters it, its scores and weights; and cures that train nothing."""
+"""Inside one layer of a tiny transformer: what enters it, its scores and weights; and a cure that trains nothing."""
 
 import copy
 from typing import Any
@@ -10,7 +10,6 @@ from posenc_lib import validate
 from posenc_lib.attention import scores, weights
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.relative import relative_position
-from posenc_lib.schemes.rope import Rotary, rotate
 from posenc_lib.schemes.temperature import QueryTemperature
 
 PIECE = 128  # tokens
@@ -134,85 +133,6 @@ def tempered(model: TinyTransformer, every: int, beta: float) -> TinyTransformer
         QueryTemperature(every, beta, scheme=inner) if window is None else inner
         for inner, window in zip(other.schemes, other.windows, strict=True)
     )
-    return other
-
-
-class CappedRotary(Rotary):
-    """RoPE in which every key beyond a distance comes at the angle of that distance (ReRoPE).
-
-    For a causal model: keys after the query are not changed.
-
-    Args:
-        clip: the distance, at least 0.
-        others: see :class:`posenc_lib.schemes.rope.Rotary`; pairs are neighbours.
-    Raises:
-        ValueError: a distance below 0, and as Rotary.
-    Source: Su 2023 (kexue.fm/archives/9708), with a window of ``clip`` and no step beyond it.
-    Example:
-        >>> from posenc_lib import scores
-        >>> q = torch.tensor([[[[1.0, 0.0]] * 4]])
-        >>> scores(q, q, CappedRotary(2, clip=1))[0, 0, 3] * 2**0.5  # of distances 3, 2, 1, 0
-        tensor([0.5403, 0.5403, 0.5403, 1.0000])
-    """
-
-    places = ("query and key", "score")  # type: ignore[assignment]  # rotated as ever, then far scores are replaced
-
-    def __init__(
-        self,
-        head_dim: int,
-        base: float = 10_000.0,
-        *,
-        clip: int,
-        rotary_fraction: float = 1.0,
-        rope_scaling: Any = None,
-    ):
-        super().__init__(head_dim, base, rotary_fraction=rotary_fraction, rope_scaling=rope_scaling)
-        self.clip = validate.integer("clip", clip, at_least=0)
-
-    def per_pair(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Both positions, as :meth:`score_bias` takes them."""
-        return queries, keys
-
-    def score_bias(self, q: Tensor, k: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
-        """What replaces the scores of far keys by those at the farthest distance, (..., L_q, L_k)."""
-        i, j = pair  # q comes rotated by i, k by j: their products are the scores of RoPE
-        scale, rotated = self.scale(q.shape[-1]), 2 * len(self.inv_freq)
-        q, k = q[..., :rotated], k[..., :rotated]  # the others score alike at every distance
-        far_q, far_k = rotate(q, self.clip - i, self.inv_freq), rotate(k, -j, self.inv_freq)
-        both_q, both_k = torch.cat([far_q, -q], -1), torch.cat([far_k, k], -1)  # one product: the difference of two
-        bias = both_q * scale @ both_k.mT
-        return bias.masked_fill_(i[:, None] - j <= self.clip, 0)
-
-
-def capped(model: TinyTransformer, clip: int) -> TinyTransformer:
-    """A copy of the model in which no distance is above this one, where a layer rotates and has no window.
-
-    Args:
-        model: is not changed. Where it has :class:`posenc_lib.schemes.rope.Rotary` without a window, pairs are
-            neighbours.
-        clip: see :class:`CappedRotary`.
-    Raises:
-        ValueError: a rotation of another layout, and as CappedRotary.
-    Example:
-        >>> from posenc_lib import Rotary
-        >>> from posenc_lib.lab import TinyTransformer
-        >>> model = TinyTransformer(Rotary(16), vocabulary=3, windows=[8, None])
-        >>> [type(scheme).__name__ for scheme in capped(model, clip=27).schemes]
-        ['Rotary', 'CappedRotary']
-    """
-    other, schemes = copy.deepcopy(model), []
-    for layer, (inner, window) in enumerate(zip(model.schemes, model.windows, strict=True)):
-        if not isinstance(inner, Rotary) or window is not None:
-            schemes.append(other.schemes[layer])
-            continue
-        if inner.layout != "interleaved":
-            raise ValueError(
-                "model must rotate pairs of neighbours where it has no window, got layout "
-                f"{inner.layout!r} in layer {layer}"
-            )
-        settings: dict = {"rotary_fraction": inner.rotary_fraction, "rope_scaling": inner.rope_scaling}
-        schemes.append(CappedRotary(inner.head_dim, inner.base, clip=clip, **settings))
-    other.scheme = nn.ModuleList(schemes)
     return other
 
 

@@ -1,13 +1,10 @@
 """What notebook 18 reads from files, beside its exercises."""
 
-from functools import partial
-
 import pytest
-import torch
 
-from posenc_lib.configs import groups, public_models
-from posenc_lib.exercises.in_use import check_cache_gib, check_capped_scores, plain_rotations, widths_in_file
-from posenc_lib.schemes.rope import rotate
+from posenc_lib.configs import groups, public_models, scheme_of
+from posenc_lib.exercises.in_use import check_cache_gib, check_knows_distance, plain_rotations, widths_in_file
+from posenc_lib.schemes.rope import Rotary
 
 
 @pytest.mark.parametrize(
@@ -42,37 +39,32 @@ def test_the_cache_of_an_exercise_is_that_of_public_models(model, tokens):
     assert check_cache_gib.reference(config, tokens) == one * kept * 2 / 2**30
 
 
-def near_and_far(q, k, inv_freq, clip, far_turn=1, before=1, closed=True, far_keys=0, backward=1):
-    "With ordinary scores, two for each pair."
-    i = torch.arange(len(q))
-    near = rotate(q, before * i, inv_freq) @ rotate(k, before * i, inv_freq).T
-    far = rotate(q, far_turn * torch.full_like(i, clip), inv_freq) @ rotate(k, far_keys * i, inv_freq).T
-    away = backward * (i[:, None] - i)
-    return near.where(away <= clip if closed else away < clip, far)
+@pytest.mark.parametrize("tokens", [100, 8192, 8193, 131_072])
+@pytest.mark.parametrize("name", ["meta-llama/Llama-4", "HuggingFaceTB/SmolLM3"])
+def test_layers_that_know_a_distance_are_those_of_the_library(name, tokens):
+    config = next(row["config"] for row in public_models() if row["model"].startswith(name))
+    config = config.get("text_config", config)
+    known = []
+    for numbers, reading in groups(config):
+        if isinstance(reading.inner, Rotary) and tokens <= (reading.chunk or tokens):
+            known += numbers
+    assert check_knows_distance.reference(config, tokens) == sorted(known)
+    assert bool(known) == (tokens <= 8192 or "SmolLM3" in name)
 
 
-def test_two_ordinary_scores_are_enough_to_cut_distances():
-    assert check_capped_scores.verdict(near_and_far).passed
-    assert check_capped_scores.verdict(partial(near_and_far, closed=False)).passed  # at clip they are the same
+@pytest.mark.parametrize("fields", [{}, {"no_rope_layer_interval": 5}, {"no_rope_layers": [1, 0, 0] * 4}])
+@pytest.mark.parametrize("model_type", ["smollm3", "llama4_text"])
+def test_files_of_the_check_are_read_alike_by_the_library(model_type, fields):
+    for config, tokens in check_knows_distance.cases:
+        if config["model_type"] == model_type:
+            file = config | fields | {"max_position_embeddings": 4096}
+            rotating = [n for n in range(12) if isinstance(scheme_of(file, n).inner, Rotary)]
+            seen = tokens <= file.get("attention_chunk_size", tokens)
+            assert check_knows_distance.reference(file, tokens) == rotating * seen
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"far_turn": -1}, "from the other side"),
-        ({"far_turn": 0}, "distance 0"),
-        ({"far_turn": -1, "before": -1}, "rotated forward"),
-        ({"far_keys": 1}, "clip is the whole angle"),
-        ({"backward": -1}, "before the query, i - j > clip"),
-    ],
-)
-def test_a_wrong_turn_is_named(options, message):
-    passed, told = check_capped_scores.verdict(partial(near_and_far, **options))
-    assert not passed and message in told
-
-
-def test_keys_that_are_hidden_are_not_keys_that_are_cut():
-    passed, told = check_capped_scores.verdict(
-        lambda q, k, inv_freq, clip: near_and_far(q, k, inv_freq, clip).tril(clip)
-    )
-    assert not passed and "differ" in told
+def test_a_wrong_reading_is_named():
+    passed, told = check_knows_distance.verdict(lambda config, n: list(range(config["num_hidden_layers"])))
+    assert not passed and "shape" in told
+    passed, told = check_knows_distance.verdict(lambda config, n: set(check_knows_distance.reference(config, n)))
+    assert not passed and "must return" in told

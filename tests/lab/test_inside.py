@@ -5,7 +5,7 @@ import torch
 
 from posenc_lib.attention import scores
 from posenc_lib.lab import TinyTransformer
-from posenc_lib.lab.inside import CappedRotary, attention, capped, entering, seen_scores, tempered
+from posenc_lib.lab.inside import attention, entering, seen_scores, tempered
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
 from posenc_lib.schemes.sinusoidal import Sinusoidal
@@ -105,49 +105,3 @@ def test_weights_are_refused_where_they_are_not_those_of_the_whole_text():
         attention(toy([5, None, None]), 0, text(9))
     with pytest.raises(ValueError, match="layer must be less than the 3"):
         attention(toy(), 3, text(9))
-
-
-@pytest.mark.parametrize("clip", [0, 3, 27, 63])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("fraction", [1, 0.5])
-def test_no_key_of_a_capped_rotation_comes_from_farther_away(clip, dtype, fraction):
-    generator = torch.Generator().manual_seed(1)
-    q, k = torch.randn(2, 2, 3, 40, 8, generator=generator, dtype=dtype)
-    i, theta = torch.arange(40), torch.zeros(4, dtype=torch.float64)
-    theta[: int(4 * fraction)] = Rotary(int(8 * fraction), base=50).inv_freq.double()
-    away = (i[:, None] - i).clamp(max=clip)
-    pairs = [torch.view_as_complex(x.double().unflatten(-1, (4, 2)).contiguous()) for x in (q, k)]
-    turned = torch.polar(torch.ones(40, 40, 4, dtype=torch.float64), away[..., None] * theta)  # of the query
-    expected = torch.einsum("bhic,ijc,bhjc->bhij", pairs[0], turned, pairs[1].conj()).real / 8**0.5
-    found = scores(q, k, CappedRotary(8, base=50, clip=clip, rotary_fraction=fraction))
-    torch.testing.assert_close(
-        found.double().tril(), expected.tril(), rtol=0, atol=1e-4 if q.dtype == torch.float32 else 1e-12
-    )
-
-
-def test_a_capped_copy_leaves_the_model_and_its_windows_as_they_are():
-    model, tokens = toy([6, None, None], [Rotary(16), NoPosition(), Rotary(16)]), text(40)
-    before, other = model(tokens), capped(model, clip=5)
-    assert torch.equal(model(tokens), before)
-    assert [type(scheme) for scheme in other.schemes] == [Rotary, NoPosition, CappedRotary]
-    torch.testing.assert_close(other(tokens)[:, :6], before[:, :6], rtol=0, atol=1e-12)  # no key is farther than 5
-    assert (other(tokens)[:, 6:] - before[:, 6:]).abs().amax() > 1e-3
-    torch.testing.assert_close(capped(model, clip=39)(tokens), before, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("clip", [-1, 1.5])
-def test_a_distance_to_cap_at_is_a_whole_number(clip):
-    with pytest.raises((ValueError, TypeError), match="clip"):
-        capped(toy(), clip)
-
-
-def test_other_frequencies_stay_under_the_cap_and_other_layouts_are_refused():
-    quarter = {"rope_type": "proportional", "partial_rotary_factor": 0.25}
-    for options in ({"rope_scaling": quarter}, {"rotary_fraction": 0.25}):
-        model = toy([6, None, None], [Rotary(16), Rotary(16, base=1e6, **options), NoPosition()])
-        other = capped(model, clip=5)
-        assert torch.equal(other.schemes[1].inv_freq, model.schemes[1].inv_freq)
-        assert (other(text(40)) - model(text(40))).abs().amax() > 1e-3
-        torch.testing.assert_close(capped(model, clip=39)(text(40)), model(text(40)), rtol=0, atol=1e-12)
-    with pytest.raises(ValueError, match="in layer 0"):
-        capped(toy(None, [Rotary(16, layout="half"), NoPosition(), NoPosition()]), clip=5)

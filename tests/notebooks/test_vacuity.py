@@ -136,7 +136,6 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("18_in_use", "../configs/fields.py", "return bool(flags[layer])", "return not flags[layer]"),  # read by its name
     ("18_in_use", "../configs/readers.py", "SLIDING if (layer + 1) % pattern", "SLIDING if layer % pattern"),
     ("18_in_use", "temperature.py", "return 1 + validate.real", "return validate.real"),
-    ("18_in_use", "../lab/inside.py", "torch.cat([far_q, -q], -1)", "torch.cat([far_q, q], -1)"),
     ("18_in_use", "decoupled.py", "turn(position, *token,", "turn(position, token[0], -token[1],"),  # backwards
     (
         "18_in_use",
