@@ -274,7 +274,7 @@ def best(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
             if times == 1 and not TASKS[tasks[0]].bits:
                 return [f"one that learns it: {_shown(fit, rows)}"]
             star = " *" if perhaps(times, *tasks, sides=sides)(cells, rows, others) else ""
-            return [_shown(fit, rows, _at(cells, tasks[0], times), TASKS[tasks[0]].bits) + star]
+            return [_shown(fit, rows, cells, tasks[0], times) + star]
         known = all(first_group(cells, task, times) for task in tasks)
         return ["no scheme is first in all of these" if known else "not known yet: too few are trained"]
 
@@ -357,20 +357,14 @@ def _by_use(schemes: Sequence[str], rows: Rows) -> list[str]:
     return sorted(schemes, key=lambda s: (-len(rows[s].models), rows[s].kept or 0.0, name_of(s).lower()))
 
 
-def _at(cells: Cells, task: str, times: int) -> dict[str, Spread]:
-    """The means in a task of those that are trained, with the ends of their seeds."""
-    n = length_at(task, times)
-    return {cell.scheme: spread(cell.at(n)) for cell in of_task(cells, task) if cell.untrained() is None}
-
-
-def _shown(schemes: Sequence[str], rows: Rows, means: Mapping[str, Spread] | None = None, bits: bool = False) -> str:
-    """The first few of these in words, with their numbers, how many more they are, and whether none keeps the task."""
+def _shown(schemes: Sequence[str], rows: Rows, cells: Cells | None = None, task: str = _TEXT, times: int = 1) -> str:
+    """The first few of these in words, how many more they are; with cells their numbers, and whether none keeps it."""
     order = _by_use(schemes, rows)
-    found = [means[s] for s in order] if means else []
-    told = [f" {mean:.2f} [{least:.2f}, {most:.2f}]" for mean, least, most in found] or [""] * len(order)
-    names = [name_of(s) + numbers for s, numbers in zip(order, told, strict=True)]
-    kept = bits or not found or max(one.mean for one in found) >= KEPT
-    lost = "" if kept else "none keeps it at these rates; "
+    names, lost = [name_of(s) for s in order], ""
+    if cells is not None:
+        names = [f"{name_of(s)} {said(cells, s, task, times)}" for s in order]
+        most = max((spread(cells[s, task].at(length_at(task, times))).mean for s in order), default=KEPT)
+        lost = "" if TASKS[task].bits or most >= KEPT else "none keeps it at these rates; "
     more = len(names) - SHOWN
     rest = "" if more <= 0 else " or one more" if more == 1 else f" or one of {more} more"
     return lost + ", ".join(names[:SHOWN]) + rest
@@ -468,7 +462,7 @@ def in_flash(times: int, *tasks: str, mask: str = "causal") -> Told:
             if not fit or (times == 1 and not TASKS[tasks[0]].bits):
                 return [_shown(fit, rows) or "not known yet"]
             star = " *" if any(s.perhaps for group in remain for s in group) else ""
-            return [_shown(fit, rows, _at(cells, tasks[0], times), TASKS[tasks[0]].bits) + star]
+            return [_shown(fit, rows, cells, tasks[0], times) + star]
         named = (f"{task} {_shown(group, rows)}" for task, group in zip(tasks, first, strict=True))
         return [f"nobody in all of these; first in {'; in '.join(named)}"]
 
