@@ -50,7 +50,7 @@ def test_with_equal_updates_the_same_rules_alone_keep_both_tasks(toys, rule, mon
 
 
 def test_a_longer_text_takes_a_card_in_two_ways(toys):
-    """Where none rotates m stays, ln N outgrows it, and T helps; where all rotate m falls, with T even lower."""
+    """Where none rotates m stays, ln N outgrows it, and T helps; where all rotate m falls, and T does not."""
     toys["models"] = {}
     for seed in (0, 1, 2):
         for rule in (toys["NONE"], toys["ALL"]):
@@ -63,10 +63,23 @@ def test_a_longer_text_takes_a_card_in_two_ways(toys):
         ln_n = toys["ln_crowds"](toys["NONE"], seed)
         assert abs(m("NONE", 1024) - m("NONE", 32)) < 1
         assert ln_n[0] < m("NONE", 32) and m("NONE", 1024) < ln_n[-1] < m("NONE", 1024, tuned=True)
-        assert m("ALL", 1024, tuned=True) < m("ALL", 1024) < ln_n[0] < m("ALL", 32)
+        assert m("ALL", 1024) < ln_n[0] < m("ALL", 32) - 3
         for rule, kept in ((toys["NONE"], True), (toys["ALL"], False)):
             cured = toys["read"](rule, seed, 1024, True)
             assert ((cured["says"] == cured["answer"]).double().mean() > 0.75) == kept
+
+
+@pytest.mark.parametrize("rule", ["GEMMA", "PARTLY", "HYBRID"])
+def test_a_copy_is_kept_where_the_layer_with_a_window_makes_it(toys, rule):
+    """A long layer that turns nothing makes none."""
+    made = []
+    for seed in range(5):
+        model = toys["fitted"](toys[rule], seed)[0]
+        short, long = (toys["three_back"](model, layer) for layer in (0, 1))
+        made.append(short > 0.95)
+        assert toys["answered"](model, 1024)[1] > 0.9 or not made[-1]
+        assert rule != "HYBRID" or (made[-1] and long < 0.2)
+    assert any(made)
 
 
 def later_card(batch, length, generator):
