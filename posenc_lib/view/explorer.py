@@ -70,7 +70,7 @@ class Explorer:
             controls move there and the page says so.
         size: width and height of the figure in inches, at 100 points an inch.
         play: the name of the control that a play button sweeps; without one there is no button.
-        together: pairs of names of controls whose every combination is recorded for pages without a kernel. Of the
+        together: groups of names of controls whose every combination is recorded for pages without a kernel. Of the
             others the values of one at a time are, with the rest at the start.
         controls: one for each argument of ``update``, made with ``slider``, ``log_slider``, ``choice``, ``toggle`` or
             ``toggles``.
@@ -86,7 +86,7 @@ class Explorer:
         clamp: Callable[..., Mapping] = lambda **values: {},
         size: tuple[float, float] = (9, 3.6),
         play: str | None = None,
-        together: Iterable[tuple[str, str]] = (),
+        together: Iterable[tuple[str, ...]] = (),
         **controls: ipywidgets.Widget,
     ):
         if not alt.strip():
@@ -94,7 +94,7 @@ class Explorer:
         if not controls:
             raise ValueError("controls must hold at least one control, got none")
         self.controls, self.alt, self.width = controls, alt, round(DPI * size[0])
-        self.play, self.together = play, [tuple(pair) for pair in together]
+        self.play, self.together = play, [tuple(group) for group in together]
         for argument, names in (("play", [play] if play else []), ("together", sum(self.together, ()))):
             if unknown := [name for name in names if name not in controls]:
                 raise ValueError(f"{argument} must name controls of {list(controls)}, got {unknown[0]!r}")

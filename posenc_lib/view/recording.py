@@ -1,4 +1,4 @@
-"""What an explorer shows, recorded for pages without a kernel: one control at a time, and pairs that go together."""
+"""What an explorer shows, recorded for pages without a kernel: one control at a time, and groups that go together."""
 
 import hashlib
 import random
@@ -12,7 +12,7 @@ from posenc_lib.view.controls import SWEEP, Toggles, spread, sweep, text
 from posenc_lib.view.explorer import Explorer, composed
 from posenc_lib.view.pixels import webp
 
-PAIR = 10  # values of each of two controls that belong together, at most
+PAIR = 10  # values of each of the sliders that belong together, at most
 RATIO = 2  # pixels per point
 AGAIN = 6  # states of each explorer that are looked at again, and as a notebook that runs shows them
 HEAVIEST = 900_000  # bytes of the pictures of one control
@@ -29,7 +29,7 @@ def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dic
     Args:
         explorer: what to record.
         most: values of a control at most.
-        pair: values of each of two sliders that belong together, at most.
+        pair: values of each of the sliders that belong together, at most.
     Returns:
         What the page has to know, for JSON: alt text, width in points, controls, and states by what is set;
         and the pictures by name, WebP. A state is a list: layer, background (both null where the picture stays as it

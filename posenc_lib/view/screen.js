@@ -143,24 +143,24 @@ function replay(el, load) {
   // Where the controls stand, as the name of a state; those that are not recorded with the one that moved go back.
   const settle = (moved) => {
     const away = controls.filter((c) => c !== moved && c.place !== c.spec.start);
-    const pair = page.together.find(
-      ({ names }) => names.includes(moved.spec.name) && away.some((c) => names.includes(c.spec.name)),
-    );
-    const back = away.filter((c) => !pair?.names.includes(c.spec.name));
+    const kept = (group) => away.filter((c) => group.names.includes(c.spec.name)).length;
+    const group = page.together
+      .filter((group) => group.names.includes(moved.spec.name) && kept(group))
+      .reduce((a, b) => (a && kept(a) >= kept(b) ? a : b), undefined);
+    const back = away.filter((c) => !group?.names.includes(c.spec.name));
     for (const control of back) control.set(control.spec.start);
     const note = back.length ? `Back at the start: ${back.map((c) => c.spec.label).join(", ")}. ` : "";
-    if (!pair) return [`${moved.spec.name}=${moved.place}`, note];
-    const places = pair.names.map((name, n) => {
+    if (!group) return [`${moved.spec.name}=${moved.place}`, note];
+    const places = group.names.map((name, n) => {
       const control = controls.find((c) => c.spec.name === name);
-      const ahead = pair.places[n].filter((place) => (place - control.place) * (control.place - control.before) >= 0);
-      const possible = control === moved && ahead.length ? ahead : pair.places[n]; // a step of a key leads on
+      const ahead = group.places[n].filter((place) => (place - control.place) * (control.place - control.before) >= 0);
+      const possible = control === moved && ahead.length ? ahead : group.places[n]; // a step of a key leads on
       const near = possible.reduce((a, b) => (Math.abs(b - control.place) < Math.abs(a - control.place) ? b : a));
       control.set(near);
       return near;
     });
-    fetch_ahead(pair.places[0].map((p) => pair_key(pair, p, places[1])));
-    fetch_ahead(pair.places[1].map((p) => pair_key(pair, places[0], p)));
-    return [pair_key(pair, ...places), note];
+    for (const n of places.keys()) fetch_ahead(group.places[n].map((p) => key_of(group, places.with(n, p))));
+    return [key_of(group, places), note];
   };
 
   const follow = async (moved) => {
@@ -186,18 +186,19 @@ function replay(el, load) {
 
 // What a recording leaves out, in words.
 function limits_of(page) {
-  const pairs = page.together.map(({ names }) =>
-    names.map((name) => page.controls.find((spec) => spec.name === name).label).join(" and "),
+  const groups = page.together.map(({ names }) =>
+    new Intl.ListFormat("en-GB").format(names.map((name) => page.controls.find((spec) => spec.name === name).label)),
   );
-  if (page.controls.length <= (pairs.length ? 2 : 1)) return []; // nothing is left out
+  const most = Math.max(1, ...page.together.map(({ names }) => names.length));
+  if (page.controls.length <= most) return []; // nothing is left out
   const note = document.createElement("p");
   note.className = "posenc-limits";
-  const ways = pairs.length ? `${pairs.join("; ")} move together, the others` : "controls move";
+  const ways = groups.length ? `${groups.join("; ")} move together, the others` : "controls move";
   note.textContent = `On this page ${ways} one at a time; in a running notebook all do.`;
   return [note];
 }
 
-const pair_key = ({ names }, ...places) => names.map((name, n) => `${name}=${places[n]}`).join();
+const key_of = ({ names }, places) => names.map((name, n) => `${name}=${places[n]}`).join();
 
 // A control of a recording: where it stands, how to move it, and what stands beside it.
 function recorded_control(spec) {

@@ -74,7 +74,7 @@ explorer = Explorer(
     dots=toggle("dots", False),
     ends=toggles("ends", ("whole", "thick"), (False, False)),
     play="n",
-    together=[("height", "base")],
+    together=[("height", "base"), ("kind", "dots", "ends")],
     alt="A line that rises from the left to the right.",
     clamp=lambda n, top, **others: {"n": min(n, top)},
 )

@@ -58,6 +58,14 @@ def test_two_that_belong_together_move_together(explorer):
     assert "Back" not in explorer.words.inner_text()
 
 
+def test_three_that_belong_together_move_together(explorer):
+    explorer.control("dots").press("Space")
+    explorer.control("line").select_option("dashed")
+    explorer.box.get_by_role("button", name="thick").click()
+    expect(explorer.words).to_contain_text("kind=dashed dots=True ends=01")
+    assert "Back" not in explorer.words.inner_text()
+
+
 def test_a_key_leads_to_the_next_place_that_was_recorded(explorer):
     explorer.control("base").press("End")
     expect(explorer.words).to_contain_text("height=0.50 base=100 ")
@@ -68,7 +76,9 @@ def test_a_key_leads_to_the_next_place_that_was_recorded(explorer):
 
 
 def test_it_says_what_a_running_notebook_has_more(explorer):
-    expect(explorer.box).to_contain_text("On this page height and base move together, the others one at a time")
+    expect(explorer.box).to_contain_text(
+        "On this page height and base; line, dots and ends move together, the others one"
+    )
 
 
 def test_an_impossible_setting_is_said_in_words(explorer):

@@ -53,7 +53,7 @@ def test_a_longer_text_takes_a_card_in_two_ways(toys):
     """Where none rotates m stays, ln N outgrows it, and T helps; where all rotate m falls, and T does not."""
     toys["models"] = {}
     for seed in (0, 1, 2):
-        for rule in (toys["NONE"], toys["ALL"]):
+        for rule in (toys["NONE"], toys["ALL"], toys["ALONE"]):
             toys["models"][rule, seed] = toys["fitted"](rule, seed)[0]
 
         def m(rule, length, tuned=False, seed=seed):
@@ -64,6 +64,8 @@ def test_a_longer_text_takes_a_card_in_two_ways(toys):
         assert abs(m("NONE", 1024) - m("NONE", 32)) < 1
         assert ln_n[0] < m("NONE", 32) and m("NONE", 1024) < ln_n[-1] < m("NONE", 1024, tuned=True)
         assert m("ALL", 1024) < ln_n[0] < m("ALL", 32) - 3
+        assert toys["finder"](toys["ALONE"], seed)[2] > 8 > toys["finder"](toys["NONE"], seed)[2]  # mean m in 32 tokens
+        assert toys["answered"](toys["models"][toys["ALONE"], seed], 1024)[0] > 0.75
         for rule, kept in ((toys["NONE"], True), (toys["ALL"], False)):
             cured = toys["read"](rule, seed, 1024, True)
             assert ((cured["says"] == cured["answer"]).double().mean() > 0.75) == kept
