@@ -67,7 +67,9 @@ def test_a_longer_text_takes_a_card_in_two_ways(toys):
         waves = toys["read"](toys["ALL"], seed, 1024)["above"][:, 100:900].mean(0)
         strengths = torch.fft.rfft(waves - waves.mean()).abs()
         assert 800 / strengths.argmax().item() == pytest.approx(199, abs=12)  # one turn of the pair
-        assert toys["finder"](toys["ALONE"], seed)[2] > 8 > toys["finder"](toys["NONE"], seed)[2]  # mean m in 32 tokens
+        assert (
+            toys["finder"](toys["ALONE"], seed)[1] > 10 > toys["finder"](toys["NONE"], seed)[1]
+        )  # mean m in 32 tokens
         assert toys["answered"](toys["models"][toys["ALONE"], seed], 1024)[0] > 0.75
         for rule, kept in ((toys["NONE"], True), (toys["ALL"], False)):
             cured = toys["read"](rule, seed, 1024, True)
