@@ -44,7 +44,7 @@ def test_with_equal_updates_the_same_rules_alone_keep_both_tasks(toys, rule, mon
     for seed in (0, 1, 2):
         model, updates = toys["fitted"](toys[rule], seed)
         assert updates == 350
-        assert min(toys["answered"](model, 32)) > 0.75
+        assert min(toys["answered"](model, 32)) > 0.8
         both.append(min(toys["answered"](model, 1024)) > 0.75)
     assert (sum(both) > 1) == (rule in ("PARTLY", "HYBRID")), both
 
@@ -84,7 +84,9 @@ def test_a_copy_is_kept_where_the_layer_with_a_window_makes_it(toys, rule):
         model = toys["fitted"](toys[rule], seed)[0]
         short, long = (toys["three_back"](model, layer) for layer in (0, 1))
         made.append(short > 0.95)
-        assert toys["answered"](model, 1024)[1] > 0.9 or not made[-1]
+        copied = toys["answered"](model, 1024)[1]
+        assert copied > 0.9 or not made[-1]
+        assert copied < 0.9 or short > 0.8
         assert rule != "HYBRID" or (made[-1] and long < 0.2)
     assert any(made)
 
