@@ -240,6 +240,7 @@ class Question(NamedTuple):
     asks: the question.
     take: what to use after a yes, in lines.
     flash: the same in FlashAttention-2, which adds nothing to scores but slopes.
+    rests: what the answer rests on, in words: the contest, or another source.
     evidence: lines made of the results and the practitioner's table.
     later: lines made of the results of training on.
     """
@@ -247,6 +248,7 @@ class Question(NamedTuple):
     asks: str
     take: Told
     flash: Told
+    rests: str
     evidence: Told
     later: Callable[[After], list[str]] = lambda after: []
 
@@ -487,12 +489,14 @@ PATH = (
         "Do you go on with a model that somebody has trained?",
         words("what it was trained with; if that is RoPE and texts grow, rescale (notebook 14), and test: it may cost"),
         words("the same"),
+        "contest: RoPE, rescaled, at 4 x; notebook 14",
         all_of(*(measured(task, 4, *RESCALED, first=False) for task in ("induction", "flip-flop", "copy back"))),
     ),
     Question(
         "Do the tokens stand on a grid, or in pictures between texts?",
         best(8, "grid"),
         in_flash(8, "grid"),
+        "contest: grid, 8 x",
         all_of(
             everybody(8, "grid"),
             perhaps(8, "grid"),
@@ -505,6 +509,7 @@ PATH = (
         "Does a token see both sides, without a mask?",
         best(1, "reverse", sides=("both",)),
         in_flash(1, "reverse", mask="both, without a mask"),
+        "contest: reverse, 1 x",
         all_of(
             everybody(1, "reverse", sides=("both",)),
             perhaps(1, "reverse", sides=("both",)),
@@ -517,12 +522,14 @@ PATH = (
         "Is the cache of keys your limit?",
         words("fewer heads of keys, windows, or one vector for all heads; the last needs decoupled RoPE (notebook 18)"),
         words("the same"),
+        "configs of models (notebook 18); not asked here",
         all_of(in_use("DecoupledRotary"), kernels("DecoupledRotary")),
     ),
     Question(
         "Do texts grow, and do you train on in longer ones?",
         words("RoPE, rescaled if briefly; T5 where a mask costs nothing; ALiBi for few updates and no exact places"),
         words("RoPE, rescaled if briefly; ALiBi for few updates and no exact places"),
+        "contest, after more updates (first table); kernels",
         kernels("Rotary"),
         lambda after: [
             line
@@ -534,6 +541,7 @@ PATH = (
         "Longer texts, as it is: must it find a word wherever it stands?",
         best(8, "passkey", "look-up"),
         in_flash(8, "passkey", "look-up"),
+        "contest: passkey and look-up, 8 x",
         all_of(
             everybody(8, "passkey", "look-up"),
             perhaps(8, "passkey", "look-up"),
@@ -544,6 +552,7 @@ PATH = (
         "Longer texts, as it is: must it point so many places back?",
         best(8, "copy back"),
         in_flash(8, "copy back"),
+        "contest: copy back, 8 x",
         all_of(
             everybody(8, "copy back"),
             perhaps(8, "copy back"),
@@ -555,6 +564,7 @@ PATH = (
         "Longer texts, as it is: must it keep a state that the text sets, among much to ignore?",
         best(8, "flip-flop"),
         in_flash(8, "flip-flop"),
+        "contest: flip-flop, 8 x",
         all_of(
             everybody(8, "flip-flop"),
             perhaps(8, "flip-flop"),
@@ -565,6 +575,7 @@ PATH = (
         "Longer texts of language, as it is: where most of the help is near?",
         best(8, "next character"),
         in_flash(8, "next character"),
+        "contest: next character, 8 x",
         all_of(
             everybody(8, "next character"),
             perhaps(8, "next character"),
@@ -575,6 +586,7 @@ PATH = (
         "None of these: language, in texts no longer than in training?",
         unless("Rotary", _TEXT),
         in_flash(1, _TEXT),
+        "kernels and models' configs; contest: next character, 1 x",
         all_of(
             everybody(1, _TEXT),
             perhaps(1, _TEXT),
@@ -588,10 +600,11 @@ PATH = (
 )
 
 
-def questions(cells: Cells, rows: Rows, others: Others) -> list[tuple[int, str, str, str]]:
-    """The path in rows: number, question, the answer to whoever says yes, and that in FlashAttention."""
+def questions(cells: Cells, rows: Rows, others: Others) -> list[tuple[int, str, str, str, str]]:
+    """The path in rows: number, question, the answer to whoever says yes, that in FlashAttention, what both rest on."""
     given = cells, rows, others
-    return [(n, q.asks, " ".join(q.take(*given)), " ".join(q.flash(*given))) for n, q in enumerate(PATH, start=1)]
+    answers = [(" ".join(q.take(*given)), " ".join(q.flash(*given))) for q in PATH]
+    return [(n, q.asks, *answer, q.rests) for n, (q, answer) in enumerate(zip(PATH, answers, strict=True), start=1)]
 
 
 def evidence(cells: Cells, rows: Rows, others: Others, after: After | None = None) -> Iterator[str]:

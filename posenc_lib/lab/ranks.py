@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from posenc_lib import validate
 from posenc_lib.lab.contest import SEEDS
 from posenc_lib.lab.report import guessing, length_at
-from posenc_lib.lab.statistics import MARGIN, RESAMPLES, Cell, resampled
+from posenc_lib.lab.statistics import MARGIN, RESAMPLES, ROUNDING, Cell, resampled
 from posenc_lib.lab.trial import TASKS
 
 FAILED = ("has no rank", "counts 0", "is ranked", "is left out for all")  # what a failure may count
@@ -102,7 +102,7 @@ def reciprocal_ranks(
         means, _, out[:, side] = _drawn(cell, times, draws)
         values[:, side] = sign * means
     compared = values if failed == "is ranked" else np.where(out, np.nan, values)
-    ranks = 1.0 + (compared[:, None] < compared[..., None] - margin).sum(-1)
+    ranks = 1.0 + (compared[:, None] < compared[..., None] - margin - ROUNDING).sum(-1)
     found = np.where(np.isnan(compared), np.nan, 1 / ranks)
     if failed == "counts 0":
         found[out] = 0

@@ -55,7 +55,8 @@ def test_ten_questions_with_an_answer_and_evidence_each(rows):
     for number, question in enumerate(PATH, start=1):
         proofs = question.evidence(table([]), rows, {})
         said = [" ".join(told(table([]), rows, {})) for told in (question.take, question.flash)]
-        assert all(said) and answers[number - 1] == (number, question.asks, *said)
+        assert all(said) and answers[number - 1] == (number, question.asks, *said, question.rests)
+        assert question.rests
         assert proofs
         start = lines.index(f"{number}. {question.asks}")
         assert lines[start + 1 : start + 1 + len(proofs)] == [f"   - {line}" for line in proofs]

@@ -35,6 +35,14 @@ def test_ranks_are_those_of_a_count_by_hand(n):
             assert found[0].tolist() == pytest.approx(by_hand(values), nan_ok=True)
 
 
+def test_who_is_ahead_by_just_the_margin_is_level():
+    """As "none" in passkey at twice the length: .99936 - .98936 is .01, and in float64 a little more."""
+    behind, ahead = cell(0.9984, 1.0, 0.975, 0.9953, 0.9781), cell(1.0, 0.9984, 1.0, 1.0, 0.9984)
+    gap = np.mean(ahead.measures[FAR]) - np.mean(behind.measures[FAR])
+    assert MARGIN < gap < MARGIN + 1e-12
+    assert reciprocal_ranks([behind, ahead], 8, "has no rank", resamples=1)[0].tolist() == [1.0, 1.0]
+
+
 def test_bits_are_better_if_they_are_fewer():
     few, many = (cell(*[bits] * 5, task="next character", length=512) for bits in (2.1, 2.5))
     assert reciprocal_ranks([many, few], 8, "has no rank", resamples=1).tolist() == [[0.5, 1.0]] * 2
