@@ -15,6 +15,7 @@ import posenc_lib
 from posenc_lib import attention, configs, lab, relative, scheme, schemes
 from posenc_lib.exercises import in_use
 from posenc_lib.lab import (
+    cards,
     choosing,
     claims,
     contest,
@@ -57,6 +58,8 @@ def public() -> dict[str, object]:
     found += [contest.left_out, contest.best_rate]
     found += [probes.Verdict, probes.requirements]
     found += [inside.entering, inside.seen_scores, inside.tempered]
+    found += [cards.copy_and_card, cards.card_only, cards.unseen, cards.said, cards.answered, cards.lead]
+    found += [cards.weight_three_back, cards.Watched]
     found += [in_use.widths_in_file, in_use.plain_rotations]
     found += [name_of, inside.attention]
     found += [practice.kernel, practice.keys_final, practice.kept_per_pair, practice.sides, practice.practice]

@@ -1,7 +1,6 @@
 """What notebooks say of experiments that they do not run."""
 
 import contextlib
-import functools
 import json
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from posenc_lib.lab import IGNORE, TinyTransformer, train
+from posenc_lib.lab import IGNORE, TinyTransformer, cards, train
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -21,59 +20,48 @@ def sources(notebook):
 
 @pytest.fixture(scope="module")
 def toys():
-    """The toys of notebook 18 and what its last explorer asks of them."""
-    parts = (
-        ("import json", None),
-        ("def two_tasks(", "\none ="),
-        ("RULES = {", "models, updates"),
-        ("EDGE =", "def draw_keys"),
-    )
-    found = {"functools": functools}
-    for of, end in parts:
-        cell = next(one for one in sources("18_in_use") if of in one)
-        exec(cell[: cell.index(end or "pictogram(")], found)
+    """The rules of notebook 21 and how it trains a model of one."""
+    cells = sources("21_near_and_far")
+    setup = next(one for one in cells if "use_style()" in one)
+    rules = next(one for one in cells if "RULES = {" in one)
+    found = {"cards": cards, "TinyTransformer": TinyTransformer, "train": train}
+    exec(setup[: setup.index("pictogram(")], found)
+    exec(rules[: rules.index("models, updates")], found)
     plt.close("all")
     return found
 
 
 @pytest.mark.parametrize("rule", ["ALL", "SMOL", "GEMMA", "PARTLY", "HYBRID"])
 def test_with_equal_updates_the_same_rules_alone_keep_both_tasks(toys, rule, monkeypatch):
-    train = toys["train"]
     monkeypatch.setitem(toys, "train", lambda *given, **settings: train(*given, **settings | {"stop_below": 0.0}))
     both = []
     for seed in (0, 1, 2):
         model, updates = toys["fitted"](toys[rule], seed)
         assert updates == 350
-        assert min(toys["answered"](model, 32)) > 0.8
-        both.append(min(toys["answered"](model, 1024)) > 0.75)
+        assert min(cards.answered(model, 32)) > 0.8
+        both.append(min(cards.answered(model, 1024)) > 0.75)
     assert (sum(both) > 1) == (rule in ("PARTLY", "HYBRID")), both
 
 
 def test_a_longer_text_takes_a_card_in_two_ways(toys):
     """Where none rotates m stays, ln N outgrows it, and T helps; where all rotate m falls, and T does not."""
-    toys["models"] = {}
     for seed in (0, 1, 2):
-        for rule in (toys["NONE"], toys["ALL"], toys["ALONE"]):
-            toys["models"][rule, seed] = toys["fitted"](rule, seed)[0]
+        none, every, alone = (cards.Watched(toys["fitted"](toys[rule], seed)[0]) for rule in ("NONE", "ALL", "ALONE"))
 
-        def m(rule, length, tuned=False, seed=seed):
-            rule = toys[rule]
-            return toys["read"](rule, seed, length, tuned)["m"][toys["shown"](rule, seed)].item()
+        def m(watched, length, tuned=False):
+            return watched.read(length, tuned).m[watched.typical(1024)].item()
 
-        ln_n = toys["ln_crowds"](toys["NONE"], seed)
-        assert abs(m("NONE", 1024) - m("NONE", 32)) < 1
-        assert ln_n[0] < m("NONE", 32) and m("NONE", 1024) < ln_n[-1] < m("NONE", 1024, tuned=True)
-        assert m("ALL", 1024) < ln_n[0] < m("ALL", 32) - 3
-        waves = toys["read"](toys["ALL"], seed, 1024)["above"][:, 100:900].mean(0)
+        ln_n = [none.read(length).ln_n for length in (32, 1024)]
+        assert abs(m(none, 1024) - m(none, 32)) < 1
+        assert ln_n[0] < m(none, 32) and m(none, 1024) < ln_n[1] < m(none, 1024, tuned=True)
+        assert m(every, 1024) < ln_n[0] < m(every, 32) - 3
+        waves = every.read(1024).above[:, 100:900].mean(0)
         strengths = torch.fft.rfft(waves - waves.mean()).abs()
         assert 800 / strengths.argmax().item() == pytest.approx(199, abs=12)  # one turn of the pair
-        assert (
-            toys["finder"](toys["ALONE"], seed)[1] > 10 > toys["finder"](toys["NONE"], seed)[1]
-        )  # mean m in 32 tokens
-        assert toys["answered"](toys["models"][toys["ALONE"], seed], 1024)[0] > 0.75
-        for rule, kept in ((toys["NONE"], True), (toys["ALL"], False)):
-            cured = toys["read"](rule, seed, 1024, True)
-            assert ((cured["says"] == cured["answer"]).double().mean() > 0.75) == kept
+        assert alone.m > 10 > none.m
+        assert cards.answered(alone.model, 1024).card > 0.75
+        for watched, kept in ((none, True), (every, False)):
+            assert (watched.read(1024, tuned=True).right.double().mean() > 0.75) == kept
 
 
 @pytest.mark.parametrize("rule", ["GEMMA", "PARTLY", "HYBRID"])
@@ -82,9 +70,9 @@ def test_a_copy_is_kept_where_the_layer_with_a_window_makes_it(toys, rule):
     made = []
     for seed in range(5):
         model = toys["fitted"](toys[rule], seed)[0]
-        short, long = (toys["three_back"](model, layer) for layer in (0, 1))
+        short, long = (cards.weight_three_back(model, layer) for layer in (0, 1))
         made.append(short > 0.95)
-        copied = toys["answered"](model, 1024)[1]
+        copied = cards.answered(model, 1024).copy
         assert copied > 0.9 or not made[-1]
         assert copied < 0.9 or short > 0.8
         assert rule != "HYBRID" or (made[-1] and long < 0.2)
@@ -106,7 +94,7 @@ def later_card(batch, length, generator):
 
 @pytest.mark.parametrize(("rule", "windows"), [("HYBRID", [8, None]), ("NONE", [None] * 2), ("HYBRID", [8, None] * 2)])
 def test_one_long_layer_without_position_cannot_tell_the_order_of_far_cards_and_two_can(toys, rule, windows):
-    """Exercise 3 of notebook 18."""
+    """Exercise 3 of notebook 21."""
     size = {"vocabulary": 33, "classes": 16, "dim": 32, "num_heads": 2, "num_layers": len(windows)}
     model = TinyTransformer(toys["RULES"][toys[rule]][0] * (len(windows) // 2), windows=windows, seed=0, **size)
     settings = {"steps": 220 * len(windows) // 2, "batch": 32, "learning_rate": 2e-2 / len(windows), "seed": 0}

@@ -161,6 +161,10 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("20_comparison", "../lab/report.py", 'TIMES.index(validate.choice("times", times, TIMES))', "TIMES.index(1)"),
     ("20_comparison", "../lab/practice.py", "(long - 2 * short)", "(long - short)"),
     ("20_comparison", "t5.py", "exact = num_buckets // 2", "exact = num_buckets // 4"),
+    ("21_near_and_far", "../lab/cards.py", "others = s.masked_fill(right, -torch.inf)", "others = s"),  # N and itself
+    ("21_near_and_far", "temperature.py", "return 1 + validate.real", "return validate.real"),
+    ("21_near_and_far", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-2 * t / (dim + 2))"),
+    ("21_near_and_far", "../configs/readers.py", "SLIDING if (layer + 1) % pattern", "SLIDING if layer % pattern"),
 ]
 
 ONE_FAILURE_EACH = """

@@ -1,0 +1,256 @@
+"""Texts with one card: two tasks, one of order and one of content, and what the last question of a text finds.
+
+Tokens are 33: the digits 0 to 15, the cards 16 to 31, and the question. A model answers one of 16 things.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Generator, Tensor
+
+from posenc_lib import validate
+from posenc_lib.lab.inside import seen_scores, tempered
+from posenc_lib.lab.model import TinyTransformer
+from posenc_lib.lab.tasks import IGNORE
+
+TRAINED = 32  # tokens of a text in training
+KINDS = 16  # of cards, and of digits
+ASK = 2 * KINDS  # the question
+SIZE = {"vocabulary": ASK + 1, "classes": KINDS, "dim": 32, "num_heads": 2}  # of a model
+FIT = {"steps": 350, "batch": 16, "learning_rate": 1e-2, "stop_below": 0.005}  # its training
+TEXTS = 16  # that are watched, one with each card
+
+
+def copy_and_card(batch: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Digits with one card in the first quarter and questions after it; tokens and answers, both (B, L) int64.
+
+    The answer at a question is the card, elsewhere the digit three places back.
+
+    Raises:
+        ValueError: a batch that is not positive, fewer than 8 tokens.
+    Example:
+        >>> text, answer = copy_and_card(1, 12, torch.Generator().manual_seed(0))
+        >>> text
+        tensor([[20, 15,  5,  0,  3, 11, 32,  7,  9,  3,  5,  2]])
+        >>> answer
+        tensor([[-100, -100, -100, -100,   15,    5,    4,    3,   11, -100,    7,    9]])
+    """
+    validate.integer("batch", batch, at_least=1)
+    validate.integer("length", length, at_least=8)
+    text = torch.randint(KINDS, (batch, length), generator=generator)
+    answer = torch.full_like(text, IGNORE)
+    answer[:, 3:] = text[:, :-3]
+    card = torch.randint(KINDS, (batch,), generator=generator)
+    where = torch.randint(length // 4, (batch,), generator=generator)
+    asked = torch.arange(length // 4 + 3, length, 8)
+    text[:, asked] = ASK
+    text[torch.arange(batch), where] = KINDS + card
+    three_back = text.roll(3, 1)
+    answer[three_back >= KINDS] = IGNORE  # only digits are copied
+    answer[:, asked] = card[:, None]
+    return text, answer
+
+
+def card_only(batch: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """The texts of :func:`copy_and_card`, of whose answers only those to questions count.
+
+    Example:
+        >>> card_only(1, 12, torch.Generator().manual_seed(0))[1]
+        tensor([[-100, -100, -100, -100, -100, -100,    4, -100, -100, -100, -100, -100]])
+    """
+    text, answer = copy_and_card(batch, length, generator)
+    return text, answer.where(text == ASK, IGNORE)
+
+
+def unseen(count: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Texts that no training saw, with cards of all kinds by turns.
+
+    Returns:
+        text and answer (count, L) int64; where the card is (count, L) bool.
+    Example:
+        >>> text, answer, card = unseen(3, 12)
+        >>> text[card]
+        tensor([16, 17, 18])
+    """
+    text, answer = copy_and_card(count, length, torch.Generator().manual_seed(7))
+    card, kinds = (text >= KINDS) & (text < ASK), torch.arange(count) % KINDS
+    text[card] = KINDS + kinds
+    return text, answer.where(text != ASK, kinds[:, None]), card
+
+
+@torch.no_grad()
+def said(model: TinyTransformer, text: Tensor) -> Tensor:
+    """What a model answers at each place of texts (B, L), a few of them at a time; (B, L) int64 on the CPU.
+
+    Example:
+        >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer, cards
+        >>> said(TinyTransformer(NoPosition(), **cards.SIZE), cards.unseen(2, 12)[0]).shape
+        torch.Size([2, 12])
+    """
+    device = next(model.parameters()).device
+    parts = text.split(max(1, 1024 // text.shape[1]))
+    return torch.cat([model(part.to(device)).argmax(-1).cpu() for part in parts])
+
+
+class Shares(NamedTuple):
+    """The shares of right answers, from 0 to 1.
+
+    card: at the last question of each text.
+    copy: of the digits three places back.
+    """
+
+    card: float
+    copy: float
+
+
+def answered(model: TinyTransformer, length: int) -> Shares:
+    """How often a model is right in texts of so many tokens, 32 of them or more.
+
+    Example:
+        >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer, cards
+        >>> answered(TinyTransformer(NoPosition(), **cards.SIZE), 32).card < 0.5
+        True
+    """
+    text, answer, _ = unseen(max(2 * TEXTS, 4096 // length), length)
+    right, asked = said(model, text) == answer, text == ASK
+    copied = (answer != IGNORE) & ~asked
+    return Shares(right[:, _last(text)].double().mean().item(), right[copied].double().mean().item())
+
+
+@torch.no_grad()
+def weight_three_back(model: TinyTransformer, layer: int) -> float:
+    """The mean weight that the best head of a layer puts on the token three places back, where it must be copied.
+
+    Example:
+        >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer, cards
+        >>> weight_three_back(TinyTransformer(NoPosition(), **cards.SIZE), layer=0) < 0.5
+        True
+    """
+    device = next(model.parameters()).device
+    text, answer, _ = unseen(64, TRAINED)
+    copied = ((answer != IGNORE) & (text != ASK))[:, 3:]
+    places = torch.arange(3, TRAINED)
+    w = seen_scores(model, layer, text.to(device), places.to(device)).softmax(-1).cpu()
+    w = w[:, :, places - 3, places - 3]  # (texts, heads, places)
+    return (w * copied[:, None]).sum((0, 2)).max().item() / copied.sum().item()
+
+
+def lead(s: Tensor, right: Tensor) -> Tensor:
+    """How far the score of the right key lies above those of all others that are seen.
+
+    Several right keys count as one of the score ln of their sum of e^s, the others each as one of the score ln of their
+    mean of e^s. So the weight of the right ones is e^m / (e^m + N).
+
+    Args:
+        s: (..., n) scores, -inf where a key is not seen.
+        right: (..., n) bool, of the same shape or one that is broadcast to it.
+    Returns:
+        m, (...).
+    Example:
+        >>> s = torch.tensor([3.0, 1.0, 1.0])
+        >>> lead(s, torch.tensor([True, False, False]))
+        tensor(2.)
+    """
+    others = s.masked_fill(right, -torch.inf)
+    n = others.isfinite().sum(-1).to(s)
+    return s.masked_fill(~right, -torch.inf).logsumexp(-1) - (others.logsumexp(-1) - n.log())
+
+
+class Found(NamedTuple):
+    """What the last questions of 16 texts find, of each in one head.
+
+    above: (16, L) scores, less ln of the mean e^s of the crowd; -inf where a key is not seen.
+    carries: (16, L) bool, keys that carry the card: its token and, behind a window, those that saw it.
+    asks: (16, L) bool, questions.
+    m: (16,) leads.
+    right: (16,) bool, whether the answer is.
+    says: (16,) the answers; card: (16,) the right ones.
+    ln_n: ln N, N the keys that carry nothing.
+    """
+
+    above: Tensor
+    carries: Tensor
+    asks: Tensor
+    m: Tensor
+    right: Tensor
+    says: Tensor
+    card: Tensor
+    ln_n: float
+
+
+class Watched:
+    """A trained model of two layers; of each text that head of its long layers is watched whose lead is greatest.
+
+    The head is chosen in texts of the length of the training and kept in longer ones.
+
+    Args:
+        model: one with at least one layer without a window.
+    Attributes:
+        layers: (16,) for each text the layer of its head.
+        m: the mean lead in the length of the training.
+    Raises:
+        ValueError: a model all of whose layers have a window.
+    Example:
+        >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer, cards
+        >>> watched = Watched(TinyTransformer(NoPosition(), **cards.SIZE))
+        >>> watched.read(64).m.shape
+        torch.Size([16])
+    """
+
+    def __init__(self, model: TinyTransformer):
+        long = [layer for layer, window in enumerate(model.windows) if window is None]
+        if not long:
+            raise ValueError(f"model must have a layer without a window, got windows {model.windows}")
+        self.model = model
+        s, carries = _scores(model, TRAINED)
+        m, self._heads = lead(s, carries[:, None]).max(dim=1)
+        self.m = m.mean().item()
+        self.layers = torch.tensor(long)[self._heads // (s.shape[1] // len(long))]
+        self._found: dict[tuple[int, bool], Found] = {}
+
+    def read(self, length: int, tuned: bool = False) -> Found:
+        """What is found in texts of so many tokens; ``tuned``: with queries times T, beta 1 over the mean lead."""
+        if (length, tuned) not in self._found:
+            model = tempered(self.model, TRAINED, 1 / self.m) if tuned else self.model
+            s, carries = _scores(model, length)
+            s = s[torch.arange(TEXTS), self._heads]
+            crowd = s.masked_fill(carries, -torch.inf)
+            ln_n = math.log(crowd[0].isfinite().sum().item())
+            text, answer, _ = unseen(TEXTS, length)
+            says, card = said(model, text)[:, _last(text)], answer[:, _last(text)]
+            above = s - (crowd.logsumexp(-1) - ln_n)[:, None]
+            self._found[length, tuned] = Found(
+                above, carries, text == ASK, lead(s, carries), says == card, says, card, ln_n
+            )
+        return self._found[length, tuned]
+
+    def typical(self, length: int) -> int:
+        """The text of middle lead among those that fare as most do in so many tokens, if possible found in training."""
+        long, short = self.read(length), self.read(TRAINED)
+        fare = long.right == (long.right.double().mean() > 0.75)
+        found = fare & (short.m > short.ln_n)
+        among = (found if found.any() else fare).nonzero()[:, 0]
+        return int(among[long.m[among].argsort()[(len(among) - 1) // 2]])
+
+
+def _scores(model: TinyTransformer, length: int) -> tuple[Tensor, Tensor]:
+    """Of the last question in every head without a window, (16, heads, L); who carries the card, (16, L)."""
+    text, _, card = unseen(TEXTS, length)
+    carries = card.clone()
+    for after in range(1, model.windows[0] or 0):  # tokens that saw it in the first layer
+        carries |= card.roll(after, 1)
+    device = next(model.parameters()).device
+    there, asked = text.to(device), _last(text)[None].to(device)
+    long = [layer for layer, window in enumerate(model.windows) if window is None]
+    s = [seen_scores(model, layer, there, asked)[:, :, 0] for layer in long]
+    return torch.cat(s, dim=1).double().cpu(), carries
+
+
+def _last(text: Tensor) -> Tensor:
+    """The place of the last question, the same in all texts."""
+    return (text[0] == ASK).nonzero()[-1, 0]

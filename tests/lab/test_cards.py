@@ -1,0 +1,137 @@
+"""Texts with a card ask what they say; a lead makes the weight; the watched head is the best of the long layers."""
+
+import math
+
+import pytest
+import torch
+
+from posenc_lib.lab import IGNORE, TinyTransformer, cards
+from posenc_lib.lab.inside import attention, tempered
+from posenc_lib.schemes.none import NoPosition
+from posenc_lib.schemes.rope import Rotary
+
+
+def model(windows=None, scheme=None):
+    return TinyTransformer(scheme or Rotary(16), windows=windows, **cards.SIZE).double()
+
+
+@pytest.mark.parametrize("length", [8, 13, 32, 100])
+def test_a_text_holds_one_card_and_questions_that_ask_for_it(length):
+    text, answer = cards.copy_and_card(50, length, torch.Generator().manual_seed(1))
+    for tokens, answers in zip(text.tolist(), answer.tolist(), strict=True):
+        (place,) = (i for i, token in enumerate(tokens) if cards.KINDS <= token < cards.ASK)
+        assert place < length // 4
+        asked = [i for i, token in enumerate(tokens) if token == cards.ASK]
+        assert asked == list(range(length // 4 + 3, length, 8))
+        for i, said in enumerate(answers):
+            before = tokens[i - 3] if i >= 3 else cards.ASK
+            expected = before if before < cards.KINDS else IGNORE
+            assert said == (tokens[place] - cards.KINDS if i in asked else expected)
+
+
+def test_only_questions_count_where_the_card_alone_is_asked():
+    text, answer = cards.card_only(20, 32, torch.Generator().manual_seed(2))
+    both = cards.copy_and_card(20, 32, torch.Generator().manual_seed(2))
+    assert torch.equal(text, both[0])
+    assert torch.equal(answer != IGNORE, text == cards.ASK)
+    assert torch.equal(answer[text == cards.ASK], both[1][text == cards.ASK])
+
+
+@pytest.mark.parametrize(("batch", "length", "named"), [(0, 32, "batch"), (1, 7, "length"), (1.5, 32, "batch")])
+def test_wrong_sizes_are_named(batch, length, named):
+    with pytest.raises((ValueError, TypeError), match=named):
+        cards.copy_and_card(batch, length, torch.Generator())
+
+
+def test_unseen_texts_have_all_cards_by_turns():
+    text, answer, card = cards.unseen(32, 64)
+    assert (card.sum(1) == 1).all()
+    assert (text[card] - cards.KINDS).tolist() == [*range(16)] * 2
+    assert all((answer[n][text[n] == cards.ASK] == n % 16).all() for n in range(32))
+
+
+def test_answers_are_counted_at_the_last_question_and_at_copies():
+    class Oracle(torch.nn.Module):
+        """Right at each place but the last question of every second text, and wrong in all copies."""
+
+        def __init__(self):
+            super().__init__()
+            self.nothing = torch.nn.Parameter(torch.zeros(()))
+
+        def forward(self, text):
+            table = {tuple(one.tolist()): (n, row) for n, (one, row) in enumerate(zip(*given[:2], strict=True))}
+            says = torch.zeros(*text.shape, cards.KINDS)
+            for b, one in enumerate(text):
+                n, row = table[tuple(one.tolist())]
+                right = row.clamp(min=0)
+                right[one != cards.ASK] = (right[one != cards.ASK] + 1) % cards.KINDS
+                if n % 2:
+                    last = (one == cards.ASK).nonzero()[-1]
+                    right[last] = (right[last] + 1) % cards.KINDS
+                says[b] = torch.nn.functional.one_hot(right, cards.KINDS)
+            return says
+
+    given = cards.unseen(64, 64)
+    assert cards.answered(Oracle(), 64) == (0.5, 0.0)
+
+
+def test_the_lead_makes_the_weight():
+    s = 3 * torch.randn(5, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    s[:, 30:] = -torch.inf
+    right = torch.arange(40) < 3
+    m = cards.lead(s, right.expand(5, 40))
+    torch.testing.assert_close(m.exp() / (m.exp() + 27), s.softmax(-1)[:, :3].sum(-1), rtol=0, atol=1e-12)
+    assert cards.lead(s + 1000, right.expand(5, 40)).isfinite().all()
+
+
+@pytest.mark.parametrize("windows", [None, [8, None], [None, 8]])
+def test_what_the_watched_heads_find(windows):
+    watched = cards.Watched(model(windows))
+    found = watched.read(64)
+    text, answer, card = cards.unseen(16, 64)
+    last = (text[0] == cards.ASK).nonzero()[-1, 0]
+    long = [layer for layer in (0, 1) if windows is None or windows[layer] is None]
+    assert set(watched.layers.tolist()) <= set(long)
+    carries = card.clone()
+    for after in range(1, 8 if windows == [8, None] else 0):
+        carries |= card.roll(after, 1)
+    assert torch.equal(found.carries, carries)
+    n = int(last) + 1 - carries.sum(1)
+    assert found.ln_n == pytest.approx(math.log(n[0]))
+    assert torch.equal(found.right, found.says == answer[:, last])
+    heads = [attention(watched.model, layer, text)[:, :, last] for layer in long]  # (texts, heads, keys)
+    weights = (torch.cat(heads, dim=1) * carries[:, None]).sum(-1)
+    mine = found.m.exp() / (found.m.exp() + n)
+    assert torch.isclose(weights, mine[:, None], rtol=0, atol=1e-12).any(1).all()
+    torch.testing.assert_close(
+        found.above.masked_fill(carries, -torch.inf).logsumexp(-1), n.double().log(), rtol=0, atol=1e-9
+    )
+    short = cards.unseen(16, cards.TRAINED)[0]
+    asked = (short[0] == cards.ASK).nonzero()[-1, 0]
+    of_all = torch.cat([attention(watched.model, layer, short)[:, :, asked] for layer in long], dim=1)
+    card_of = cards.unseen(16, cards.TRAINED)[2]
+    for after in range(1, 8 if windows == [8, None] else 0):
+        card_of = card_of | cards.unseen(16, cards.TRAINED)[2].roll(after, 1)
+    best = (of_all * card_of[:, None]).sum(-1).amax(1)
+    m, n = watched.read(cards.TRAINED).m, asked + 1 - card_of.sum(1)
+    torch.testing.assert_close(m.exp() / (m.exp() + n), best, rtol=0, atol=1e-12)
+
+
+def test_tuned_models_are_read_as_tempered():
+    watched = cards.Watched(model(scheme=NoPosition()))
+    plain, tuned = watched.read(128), watched.read(128, tuned=True)
+    other = tempered(watched.model, cards.TRAINED, 1 / watched.m)
+    text = cards.unseen(16, 128)[0]
+    assert torch.equal(tuned.says, cards.said(other, text)[:, (text[0] == cards.ASK).nonzero()[-1, 0]])
+    assert not torch.equal(plain.m, tuned.m)
+
+
+def test_one_layer_must_see_all():
+    with pytest.raises(ValueError, match=r"without a window, got windows \[8, 8\]"):
+        cards.Watched(model([8, 8]))
+
+
+def test_a_typical_text_fares_as_most_do():
+    watched = cards.Watched(model())
+    number, long = watched.typical(64), watched.read(64)
+    assert bool(long.right[number]) == (long.right.double().mean().item() > 0.75)
