@@ -92,7 +92,8 @@ def _added(table: Learned, **others: Any) -> Reading:
 
 
 CHUNKED = "chunked_attention"
-ROPE, EXTENDED, NOTHING, IN_USE = "13_rope", "14_context_extension", "00_none", "18_in_use"
+ROPE, EXTENDED, NOTHING = "13_rope", "14_context_extension", "00_none"
+IN_USE, NEAR_AND_FAR = "18_in_use", "21_near_and_far"
 
 
 def _rotating(scheme: Rotary, **others: Any) -> Reading:
@@ -424,7 +425,7 @@ def _llama4(fields: Fields, layer: int, length: int | None) -> Reading:
     if rotates:
         return _rotating(scheme, chunk=chunk)
     if tuned:
-        return _plain(QueryTemperature(step, beta, first=1), notebook=IN_USE, chunk=chunk)
+        return _plain(QueryTemperature(step, beta, first=1), notebook=NEAR_AND_FAR, chunk=chunk)
     return _plain(NoPosition(), notebook=NOTHING, chunk=chunk)
 
 
