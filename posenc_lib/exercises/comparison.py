@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -303,5 +304,85 @@ check_suitable = Check(
             "with a mask a scheme need not tell the sides apart",
             lambda rows, kernels, mask, least: _suitable(rows, kernels, True, least),
         ),
+    ],
+)
+
+
+def _surely(
+    first: Tensor,
+    second: Tensor,
+    margin: float,
+    level: float = 0.95,
+    number: int | None = None,
+    replaced: bool = True,
+    paired: bool = False,
+) -> bool:
+    """Whether the mean of the first is ahead by more than the margin in so many resamples."""
+    draws = np.random.default_rng(0)
+
+    def places(values: Tensor) -> np.ndarray:
+        size = (4000, number or len(values))
+        if replaced:
+            return draws.integers(len(values), size=size)
+        return draws.permuted(np.tile(np.arange(len(values)), (size[0], 1)), axis=1)[:, : size[1]]
+
+    one = places(first)
+    two = one if paired else places(second)
+    means = first.numpy()[one].mean(1), second.numpy()[two].mean(1)
+    return bool((means[0] > means[1] + margin + 1e-9).mean() >= level)
+
+
+def _five(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+FIVES = [  # what is judged, five values of each of two schemes, the margin
+    ("five seeds far ahead", _five(0.90, 0.91, 0.92, 0.93, 0.94), _five(0.60, 0.61, 0.62, 0.63, 0.64), 0.01),
+    ("five seeds far behind", _five(0.60, 0.61, 0.62, 0.63, 0.64), _five(0.90, 0.91, 0.92, 0.93, 0.94), 0.01),
+    (
+        "a lead that hangs on one lost seed",
+        _five(0.97, 0.93, 0.89, 0.99, 0.40),
+        _five(0.99, 0.85, 0.22, 0.95, 0.67),
+        0.01,
+    ),
+    ("a lead of less than the margin, by all seeds", _five(*[0.9] * 5), _five(*[0.895] * 5), 0.01),
+    (
+        "a lead of less than a great margin",
+        _five(0.80, 0.82, 0.84, 0.86, 0.88),
+        _five(0.70, 0.72, 0.74, 0.76, 0.78),
+        0.15,
+    ),
+    (
+        "means apart where single seeds overlap",
+        _five(0.66, 0.80, 0.90, 0.95, 0.99),
+        _five(0.50, 0.55, 0.60, 0.75, 0.78),
+        0.01,
+    ),
+    (
+        "a lead in four of five resamples",
+        _five(0.80, 0.82, 0.84, 0.86, 0.88),
+        _five(0.72, 0.80, 0.80, 0.82, 0.89),
+        0.01,
+    ),
+    ("a lead that one lucky seed makes", _five(0.35, 0.37, 0.42, 0.53, 1.00), _five(*[0.521] * 5), 0.01),
+    ("two that rise and fall with the seed", _five(0.2, 0.4, 0.6, 0.8, 1.0), _five(0.15, 0.35, 0.55, 0.75, 0.95), 0.01),
+]
+
+check_surely_ahead = JudgeCheck(
+    "surely_ahead",
+    _surely,
+    cases=[tuple(case) for _, *case in FIVES],
+    judged=[(words, "") for words, *_ in FIVES],
+    mistakes=[
+        ("the margin is not used", lambda a, b, m: _surely(a, b, 0.0)),
+        (
+            "you compare the means as they are: draw seeds with replacement",
+            lambda a, b, m: _surely(a, b, m, replaced=False),
+        ),
+        ("draw as many seeds as there are, and compare their means", lambda a, b, m: _surely(a, b, m, number=1)),
+        ("draw the seeds of the second for themselves", lambda a, b, m: _surely(a, b, m, paired=True)),
+        ("more than half of the resamples is not sure: 95 % are asked", lambda a, b, m: _surely(a, b, m, level=0.5)),
+        ("the first must be ahead, not one of the two", lambda a, b, m: _surely(a, b, m) or _surely(b, a, m)),
+        ("the first must be ahead, not the second", lambda a, b, m: _surely(b, a, m)),
     ],
 )
