@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -308,6 +307,9 @@ check_suitable = Check(
 )
 
 
+RESAMPLES = 4000
+
+
 def _surely(
     first: Tensor,
     second: Tensor,
@@ -318,18 +320,18 @@ def _surely(
     paired: bool = False,
 ) -> bool:
     """Whether the mean of the first is ahead by more than the margin in so many resamples."""
-    draws = np.random.default_rng(0)
+    draws = torch.Generator().manual_seed(0)
 
-    def places(values: Tensor) -> np.ndarray:
-        size = (4000, number or len(values))
+    def places(values: Tensor) -> Tensor:
+        n = len(values)
         if replaced:
-            return draws.integers(len(values), size=size)
-        return draws.permuted(np.tile(np.arange(len(values)), (size[0], 1)), axis=1)[:, : size[1]]
+            return torch.randint(n, (RESAMPLES, number or n), generator=draws)
+        return torch.rand(RESAMPLES, n, generator=draws).argsort(-1)[:, :number]
 
     one = places(first)
     two = one if paired else places(second)
-    means = first.numpy()[one].mean(1), second.numpy()[two].mean(1)
-    return bool((means[0] > means[1] + margin + 1e-9).mean() >= level)
+    ahead = first[one].mean(1) > second[two].mean(1) + margin + 1e-9
+    return bool(ahead.double().mean() >= level)
 
 
 def _five(*values: float) -> Tensor:
