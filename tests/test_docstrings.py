@@ -58,7 +58,7 @@ def public() -> dict[str, object]:
     found += [contest.left_out, contest.best_rate]
     found += [probes.Verdict, probes.requirements]
     found += [inside.entering, inside.seen_scores, inside.tempered]
-    found += [cards.copy_and_card, cards.card_only, cards.unseen, cards.said, cards.answered, cards.lead]
+    found += [cards.copy_and_card, cards.card_only, cards.unseen, cards.answered, cards.lead]
     found += [cards.weight_three_back, cards.Watched]
     found += [in_use.widths_in_file, in_use.plain_rotations]
     found += [name_of, inside.attention]

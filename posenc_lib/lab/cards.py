@@ -80,21 +80,14 @@ def unseen(count: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @torch.no_grad()
-def said(model: TinyTransformer, text: Tensor) -> Tensor:
-    """What a model answers at each place of texts (B, L), a few of them at a time; (B, L) int64 on the CPU.
-
-    Example:
-        >>> from posenc_lib import NoPosition
-        >>> from posenc_lib.lab import TinyTransformer, cards
-        >>> said(TinyTransformer(NoPosition(), **cards.SIZE), cards.unseen(2, 12)[0]).shape
-        torch.Size([2, 12])
-    """
+def _said(model: TinyTransformer, text: Tensor) -> Tensor:
+    """What a model answers at each place of texts (B, L), a few of them at a time; (B, L) int64 on the CPU."""
     device = next(model.parameters()).device
     parts = text.split(max(1, 1024 // text.shape[1]))
     return torch.cat([model(part.to(device)).argmax(-1).cpu() for part in parts])
 
 
-class Shares(NamedTuple):
+class _Shares(NamedTuple):
     """The shares of right answers, from 0 to 1.
 
     card: at the last question of each text.
@@ -105,8 +98,8 @@ class Shares(NamedTuple):
     copy: float
 
 
-def answered(model: TinyTransformer, length: int) -> Shares:
-    """How often a model is right in texts of so many tokens, 32 of them or more.
+def answered(model: TinyTransformer, length: int) -> _Shares:
+    """How often a model is right in texts of so many tokens, 32 of them or more: ``card``, ``copy``, shares of answers.
 
     Example:
         >>> from posenc_lib import NoPosition
@@ -115,9 +108,9 @@ def answered(model: TinyTransformer, length: int) -> Shares:
         True
     """
     text, answer, _ = unseen(max(2 * TEXTS, 4096 // length), length)
-    right, asked = said(model, text) == answer, text == ASK
+    right, asked = _said(model, text) == answer, text == ASK
     copied = (answer != IGNORE) & ~asked
-    return Shares(right[:, _last(text)].double().mean().item(), right[copied].double().mean().item())
+    return _Shares(right[:, _last(text)].double().mean().item(), right[copied].double().mean().item())
 
 
 @torch.no_grad()
@@ -160,7 +153,7 @@ def lead(s: Tensor, right: Tensor) -> Tensor:
     return s.masked_fill(~right, -torch.inf).logsumexp(-1) - (others.logsumexp(-1) - n.log())
 
 
-class Found(NamedTuple):
+class _Found(NamedTuple):
     """What the last questions of 16 texts find, of each in one head.
 
     above: (16, L) scores, less ln of the mean e^s of the crowd; -inf where a key is not seen.
@@ -211,10 +204,13 @@ class Watched:
         m, self._heads = lead(s, carries[:, None]).max(dim=1)
         self.m = m.mean().item()
         self.layers = torch.tensor(long)[self._heads // (s.shape[1] // len(long))]
-        self._found: dict[tuple[int, bool], Found] = {}
+        self._found: dict[tuple[int, bool], _Found] = {}
 
-    def read(self, length: int, tuned: bool = False) -> Found:
-        """What is found in texts of so many tokens; ``tuned``: with queries times T, beta 1 over the mean lead."""
+    def read(self, length: int, tuned: bool = False) -> _Found:
+        """What is found in texts of so many tokens; ``tuned``: with queries times T, beta 1 over the mean lead.
+
+        Of each text ``above``, ``carries``, ``asks`` (16, L), ``m``, ``right``, ``says``, ``card`` (16,); one ``ln_n``.
+        """
         if (length, tuned) not in self._found:
             model = tempered(self.model, TRAINED, 1 / self.m) if tuned else self.model
             s, carries = _scores(model, length)
@@ -222,9 +218,9 @@ class Watched:
             crowd = s.masked_fill(carries, -torch.inf)
             ln_n = math.log(crowd[0].isfinite().sum().item())
             text, answer, _ = unseen(TEXTS, length)
-            says, card = said(model, text)[:, _last(text)], answer[:, _last(text)]
+            says, card = _said(model, text)[:, _last(text)], answer[:, _last(text)]
             above = s - (crowd.logsumexp(-1) - ln_n)[:, None]
-            self._found[length, tuned] = Found(
+            self._found[length, tuned] = _Found(
                 above, carries, text == ASK, lead(s, carries), says == card, says, card, ln_n
             )
         return self._found[length, tuned]

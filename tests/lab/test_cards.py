@@ -122,7 +122,7 @@ def test_tuned_models_are_read_as_tempered():
     plain, tuned = watched.read(128), watched.read(128, tuned=True)
     other = tempered(watched.model, cards.TRAINED, 1 / watched.m)
     text = cards.unseen(16, 128)[0]
-    assert torch.equal(tuned.says, cards.said(other, text)[:, (text[0] == cards.ASK).nonzero()[-1, 0]])
+    assert torch.equal(tuned.says, cards._said(other, text)[:, (text[0] == cards.ASK).nonzero()[-1, 0]])
     assert not torch.equal(plain.m, tuned.m)
 
 
