@@ -31,7 +31,7 @@ def toys():
     return found
 
 
-@pytest.mark.parametrize("rule", ["GEMMA", "PARTLY", "HYBRID"])
+@pytest.mark.parametrize("rule", ["ALL", "SMOL", "GEMMA", "PARTLY", "HYBRID"])
 def test_with_equal_updates_the_same_rules_alone_keep_both_tasks(toys, rule, monkeypatch):
     monkeypatch.setitem(toys, "train", lambda *given, **settings: train(*given, **settings | {"stop_below": 0.0}))
     both = []
