@@ -196,7 +196,7 @@ class Watched:
     """
 
     def __init__(self, model: TinyTransformer):
-        long = [layer for layer, window in enumerate(model.windows) if window is None]
+        long = _long(model)
         if not long:
             raise ValueError(f"model must have a layer without a window, got windows {model.windows}")
         self.model = model
@@ -242,9 +242,13 @@ def _scores(model: TinyTransformer, length: int) -> tuple[Tensor, Tensor]:
         carries |= card.roll(after, 1)
     device = next(model.parameters()).device
     there, asked = text.to(device), _last(text)[None].to(device)
-    long = [layer for layer, window in enumerate(model.windows) if window is None]
-    s = [seen_scores(model, layer, there, asked)[:, :, 0] for layer in long]
+    s = [seen_scores(model, layer, there, asked)[:, :, 0] for layer in _long(model)]
     return torch.cat(s, dim=1).double().cpu(), carries
+
+
+def _long(model: TinyTransformer) -> list[int]:
+    """The layers without a window."""
+    return [layer for layer, window in enumerate(model.windows) if window is None]
 
 
 def _last(text: Tensor) -> Tensor:

@@ -15,6 +15,16 @@ def model(windows=None, scheme=None):
     return TinyTransformer(scheme or Rotary(16), windows=windows, **cards.SIZE).double()
 
 
+def last_question(text):
+    return (text[0] == cards.ASK).nonzero()[-1, 0]
+
+
+def carriers(card, windows):
+    """The card and, if the first layer has a window, the tokens that saw it there."""
+    rolled = [card.roll(after, 1) for after in range(windows[0] or 1 if windows else 1)]
+    return torch.stack(rolled).any(0)
+
+
 @pytest.mark.parametrize("length", [8, 13, 32, 100])
 def test_a_text_holds_one_card_and_questions_that_ask_for_it(length):
     text, answer = cards.copy_and_card(50, length, torch.Generator().manual_seed(1))
@@ -89,12 +99,10 @@ def test_what_the_watched_heads_find(windows):
     watched = cards.Watched(model(windows))
     found = watched.read(64)
     text, answer, card = cards.unseen(16, 64)
-    last = (text[0] == cards.ASK).nonzero()[-1, 0]
+    last = last_question(text)
     long = [layer for layer in (0, 1) if windows is None or windows[layer] is None]
     assert set(watched.layers.tolist()) <= set(long)
-    carries = card.clone()
-    for after in range(1, 8 if windows == [8, None] else 0):
-        carries |= card.roll(after, 1)
+    carries = carriers(card, windows)
     assert torch.equal(found.carries, carries)
     n = int(last) + 1 - carries.sum(1)
     assert found.ln_n == pytest.approx(math.log(n[0]))
@@ -106,14 +114,11 @@ def test_what_the_watched_heads_find(windows):
     torch.testing.assert_close(
         found.above.masked_fill(carries, -torch.inf).logsumexp(-1), n.double().log(), rtol=0, atol=1e-9
     )
-    short = cards.unseen(16, cards.TRAINED)[0]
-    asked = (short[0] == cards.ASK).nonzero()[-1, 0]
+    short, _, card = cards.unseen(16, cards.TRAINED)
+    carries, asked = carriers(card, windows), last_question(short)
     of_all = torch.cat([attention(watched.model, layer, short)[:, :, asked] for layer in long], dim=1)
-    card_of = cards.unseen(16, cards.TRAINED)[2]
-    for after in range(1, 8 if windows == [8, None] else 0):
-        card_of = card_of | cards.unseen(16, cards.TRAINED)[2].roll(after, 1)
-    best = (of_all * card_of[:, None]).sum(-1).amax(1)
-    m, n = watched.read(cards.TRAINED).m, asked + 1 - card_of.sum(1)
+    best = (of_all * carries[:, None]).sum(-1).amax(1)
+    m, n = watched.read(cards.TRAINED).m, asked + 1 - carries.sum(1)
     torch.testing.assert_close(m.exp() / (m.exp() + n), best, rtol=0, atol=1e-12)
 
 
@@ -122,7 +127,7 @@ def test_tuned_models_are_read_as_tempered():
     plain, tuned = watched.read(128), watched.read(128, tuned=True)
     other = tempered(watched.model, cards.TRAINED, 1 / watched.m)
     text = cards.unseen(16, 128)[0]
-    assert torch.equal(tuned.says, cards._said(other, text)[:, (text[0] == cards.ASK).nonzero()[-1, 0]])
+    assert torch.equal(tuned.says, cards._said(other, text)[:, last_question(text)])
     assert not torch.equal(plain.m, tuned.m)
 
 
