@@ -74,13 +74,15 @@ def _knows_distance(
     every: int | None = None,
     pieces: bool = True,
     longest: int = 0,
+    filled_in: bool = True,
 ) -> list[int]:
     """Layers that rotate and in which the last of n tokens sees the first; the options are likely mistakes."""
     layers = range(config["num_hidden_layers"])
     interval = every or config.get("no_rope_layer_interval", 4)
     flags = [int((layer + counted_from) % interval != 0) for layer in layers]
     flags = (config.get("no_rope_layers") if listed else None) or flags
-    if pieces and n > config.get("attention_chunk_size", n) + longest:
+    piece = config.get("attention_chunk_size", 8192 if filled_in and "llama4" in config["model_type"] else n)
+    if pieces and n > piece + longest:
         return []
     return [layer for layer in layers if rotates(flags[layer])]
 
@@ -104,6 +106,7 @@ check_knows_distance = Check(
         (_of_llama4(), 64),
         (_of_llama4(), 65),
         (_of_llama4(no_rope_layer_interval=6), 128),
+        (SIZES | {"model_type": "llama4_text"}, 8193),
     ],
     mistakes=[
         (
@@ -137,6 +140,10 @@ check_knows_distance = Check(
         (
             "one token more than attention_chunk_size begins a second piece",
             lambda config, n: _knows_distance(config, n, longest=1),
+        ),
+        (
+            "without attention_chunk_size Llama 4 has pieces of 8,192",
+            lambda config, n: _knows_distance(config, n, filled_in=False),
         ),
     ],
 )
