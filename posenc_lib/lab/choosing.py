@@ -527,8 +527,8 @@ PATH = (
     ),
     Question(
         "Do texts grow, and do you train on in longer ones?",
-        words("RoPE, rescaled if briefly; T5 where a mask costs nothing; ALiBi for few updates and no exact places"),
-        words("RoPE, rescaled if briefly; ALiBi for few updates and no exact places"),
+        words("RoPE; T5 where a mask costs nothing; ALiBi for few updates and no exact places"),
+        words("RoPE; ALiBi for few updates and no exact places"),
         "contest, after more updates (first table); kernels",
         kernels("Rotary"),
         lambda after: [
