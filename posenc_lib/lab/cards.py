@@ -39,15 +39,19 @@ def copy_and_card(batch: int, length: int, generator: Generator) -> tuple[Tensor
     validate.integer("batch", batch, at_least=1)
     validate.integer("length", length, at_least=8)
     text = torch.randint(KINDS, (batch, length), generator=generator)
-    answer = torch.full_like(text, IGNORE)
-    answer[:, 3:] = text[:, :-3]
     card = torch.randint(KINDS, (batch,), generator=generator)
     where = torch.randint(length // 4, (batch,), generator=generator)
-    asked = torch.arange(length // 4 + 3, length, 8)
+    return _asked(text, card, where)
+
+
+def _asked(text: Tensor, card: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
+    """Digits (B, L), into which a card is put for each text and all questions; and the answers."""
+    answer = torch.full_like(text, IGNORE)
+    answer[:, 3:] = text[:, :-3]
+    asked = torch.arange(text.shape[1] // 4 + 3, text.shape[1], 8)
     text[:, asked] = ASK
-    text[torch.arange(batch), where] = KINDS + card
-    three_back = text.roll(3, 1)
-    answer[three_back >= KINDS] = IGNORE  # only digits are copied
+    text[torch.arange(len(text)), where] = KINDS + card
+    answer[text.roll(3, 1) >= KINDS] = IGNORE  # only digits are copied
     answer[:, asked] = card[:, None]
     return text, answer
 
@@ -77,6 +81,26 @@ def unseen(count: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
     card, kinds = (text >= KINDS) & (text < ASK), torch.arange(count) % KINDS
     text[card] = KINDS + kinds
     return text, answer.where(text != ASK, kinds[:, None]), card
+
+
+def growing(length: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Sixteen texts, one with each card, among the first eight tokens; a longer one has the same card and digits first.
+
+    Returns:
+        as :func:`unseen`.
+    Raises:
+        ValueError: fewer than 32 tokens.
+    Example:
+        >>> short, long = growing(32), growing(64)
+        >>> torch.equal(short[2].nonzero(), long[2].nonzero())
+        True
+    """
+    validate.integer("length", length, at_least=TRAINED)
+    generator = torch.Generator().manual_seed(7)
+    where = torch.randint(TRAINED // 4, (TEXTS,), generator=generator)
+    digits = torch.randint(KINDS, (length, TEXTS), generator=generator).T.contiguous()
+    text, answer = _asked(digits, torch.arange(TEXTS), where)
+    return text, answer, (text >= KINDS) & (text < ASK)
 
 
 @torch.no_grad()
@@ -154,14 +178,15 @@ def lead(s: Tensor, right: Tensor) -> Tensor:
 
 
 class _Found(NamedTuple):
-    """What the last questions of 16 texts find, of each in one head.
+    """What one query of each of 16 texts finds, of each in one head.
 
     above: (16, L) scores, less ln of the mean e^s of the crowd; -inf where a key is not seen.
-    carries: (16, L) bool, keys that carry the card: its token and, behind a window, those that saw it.
+    carries: (16, L) bool, keys that carry what is looked for: the card, and behind a window those that saw it; or the
+        token three places back.
     asks: (16, L) bool, questions.
     m: (16,) leads.
     right: (16,) bool, whether the answer is.
-    says: (16,) the answers; card: (16,) the right ones.
+    says: (16,) the answers; wanted: (16,) the right ones.
     ln_n: ln N, N the keys that carry nothing.
     """
 
@@ -171,22 +196,27 @@ class _Found(NamedTuple):
     m: Tensor
     right: Tensor
     says: Tensor
-    card: Tensor
+    wanted: Tensor
     ln_n: float
 
 
-class Watched:
-    """A trained model of two layers; of each text that head of its long layers is watched whose lead is greatest.
+WATCHED = "card", "copy"  # the last question of a text; its last token, whose answer stands three places back
 
-    The head is chosen in texts of the length of the training and kept in longer ones.
+
+class Watched:
+    """A trained model of two layers, and the head that finds what is looked for: the one whose lead is greatest.
+
+    For the card each text has its own head, in a layer without a window; for the copy all texts have one, in any layer.
+    It is chosen in texts of the length of the training and kept in longer ones, which begin as the short ones do.
 
     Args:
-        model: one with at least one layer without a window.
+        model: for the card, one with at least one layer without a window.
+        task: one of ``WATCHED``.
     Attributes:
         layers: (16,) for each text the layer of its head.
         m: the mean lead in the length of the training.
     Raises:
-        ValueError: a model all of whose layers have a window.
+        ValueError: another task; for the card, a model all of whose layers have a window.
     Example:
         >>> from posenc_lib import NoPosition
         >>> from posenc_lib.lab import TinyTransformer, cards
@@ -195,33 +225,40 @@ class Watched:
         torch.Size([16])
     """
 
-    def __init__(self, model: TinyTransformer):
-        long = _long(model)
-        if not long:
+    def __init__(self, model: TinyTransformer, task: str = "card"):
+        if task not in WATCHED:
+            raise ValueError(f"task must be one of {WATCHED}, got {task!r}")
+        self.model, self.task = model, task
+        among = _long(model) if task == "card" else list(range(len(model.windows)))
+        if not among:
             raise ValueError(f"model must have a layer without a window, got windows {model.windows}")
-        self.model = model
-        s, carries = _scores(model, TRAINED)
-        m, self._heads = lead(s, carries[:, None]).max(dim=1)
-        self.m = m.mean().item()
-        self.layers = torch.tensor(long)[self._heads // (s.shape[1] // len(long))]
+        self._among = among
+        s, carries = self._scores(model, TRAINED)
+        leads = lead(s, carries[:, None])  # (texts, heads)
+        if task == "copy":
+            leads = leads.mean(0).expand_as(leads)
+        self._heads = leads.argmax(dim=1)
+        self.m = lead(s[torch.arange(TEXTS), self._heads], carries).mean().item()
+        self.layers = torch.tensor(among)[self._heads // (s.shape[1] // len(among))]
         self._found: dict[tuple[int, bool], _Found] = {}
 
     def read(self, length: int, tuned: bool = False) -> _Found:
         """What is found in texts of so many tokens; ``tuned``: with queries times T, beta 1 over the mean lead.
 
-        Of each text ``above``, ``carries``, ``asks`` (16, L), ``m``, ``right``, ``says``, ``card`` (16,); one ``ln_n``.
+        Of each text ``above``, ``carries``, ``asks`` (16, L), ``m``, ``right``, ``says``, ``wanted`` (16,); ``ln_n``.
         """
         if (length, tuned) not in self._found:
             model = tempered(self.model, TRAINED, 1 / self.m) if tuned else self.model
-            s, carries = _scores(model, length)
+            s, carries = self._scores(model, length)
             s = s[torch.arange(TEXTS), self._heads]
             crowd = s.masked_fill(carries, -torch.inf)
             ln_n = math.log(crowd[0].isfinite().sum().item())
-            text, answer, _ = unseen(TEXTS, length)
-            says, card = _said(model, text)[:, _last(text)], answer[:, _last(text)]
+            text, answer, _ = growing(length)
+            query = self._query(text)
+            says, wanted = _said(model, text)[:, query], answer[:, query]
             above = s - (crowd.logsumexp(-1) - ln_n)[:, None]
             self._found[length, tuned] = _Found(
-                above, carries, text == ASK, lead(s, carries), says == card, says, card, ln_n
+                above, carries, text == ASK, lead(s, carries), says == wanted, says, wanted, ln_n
             )
         return self._found[length, tuned]
 
@@ -233,17 +270,22 @@ class Watched:
         among = (found if found.any() else fare).nonzero()[:, 0]
         return int(among[long.m[among].argsort()[(len(among) - 1) // 2]])
 
+    def _query(self, text: Tensor) -> Tensor:
+        """The place of the query, the same in all texts."""
+        return _last(text) if self.task == "card" else torch.tensor(text.shape[1] - 1)
 
-def _scores(model: TinyTransformer, length: int) -> tuple[Tensor, Tensor]:
-    """Of the last question in every head without a window, (16, heads, L); who carries the card, (16, L)."""
-    text, _, card = unseen(TEXTS, length)
-    carries = card.clone()
-    for after in range(1, model.windows[0] or 0):  # tokens that saw it in the first layer
-        carries |= card.roll(after, 1)
-    device = next(model.parameters()).device
-    there, asked = text.to(device), _last(text)[None].to(device)
-    s = [seen_scores(model, layer, there, asked)[:, :, 0] for layer in _long(model)]
-    return torch.cat(s, dim=1).double().cpu(), carries
+    def _scores(self, model: TinyTransformer, length: int) -> tuple[Tensor, Tensor]:
+        """Of the query in every head of the layers that are watched, (16, heads, L); which keys carry, (16, L)."""
+        text, _, card = growing(length)
+        query = self._query(text)
+        if self.task == "copy":
+            carries = (torch.arange(length) == query - 3).expand(TEXTS, length)
+        else:  # behind a window those, too, that saw the card in the first layer
+            carries = torch.stack([card.roll(after, 1) for after in range(model.windows[0] or 1)]).any(0)
+        device = next(model.parameters()).device
+        there, asked = text.to(device), query[None].to(device)
+        s = [seen_scores(model, layer, there, asked)[:, :, 0] for layer in self._among]
+        return torch.cat(s, dim=1).double().cpu(), carries
 
 
 def _long(model: TinyTransformer) -> list[int]:

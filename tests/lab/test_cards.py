@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posenc_lib.lab import IGNORE, TinyTransformer, cards
-from posenc_lib.lab.inside import attention, tempered
+from posenc_lib.lab.inside import attention, seen_scores, tempered
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
 
@@ -60,6 +60,23 @@ def test_unseen_texts_have_all_cards_by_turns():
     assert all((answer[n][text[n] == cards.ASK] == n % 16).all() for n in range(32))
 
 
+@pytest.mark.parametrize("length", [32, 64, 101])
+def test_growing_texts_keep_their_card_and_digits(length):
+    text, answer, card = cards.growing(length)
+    other = cards.growing(160)
+    assert torch.equal(card.nonzero(), other[2].nonzero())
+    assert (text[card] - cards.KINDS).tolist() == list(range(16))
+    assert (answer[text == cards.ASK].unflatten(0, (16, -1)) == torch.arange(16)[:, None]).all()
+    both = (text < cards.KINDS) & (other[0][:, :length] < cards.KINDS)
+    assert torch.equal(text[both], other[0][:, :length][both])
+    assert both[:, length // 4 + 3 :].any()
+
+
+def test_growing_texts_are_not_shorter_than_those_of_the_training():
+    with pytest.raises(ValueError, match="length must be at least 32, got 31"):
+        cards.growing(31)
+
+
 def test_answers_are_counted_at_the_last_question_and_at_copies():
     class Oracle(torch.nn.Module):
         """Right at each place but the last question of every second text, and wrong in all copies."""
@@ -98,7 +115,7 @@ def test_the_lead_makes_the_weight():
 def test_what_the_watched_heads_find(windows):
     watched = cards.Watched(model(windows))
     found = watched.read(64)
-    text, answer, card = cards.unseen(16, 64)
+    text, answer, card = cards.growing(64)
     last = last_question(text)
     long = [layer for layer in (0, 1) if windows is None or windows[layer] is None]
     assert set(watched.layers.tolist()) <= set(long)
@@ -114,7 +131,7 @@ def test_what_the_watched_heads_find(windows):
     torch.testing.assert_close(
         found.above.masked_fill(carries, -torch.inf).logsumexp(-1), n.double().log(), rtol=0, atol=1e-9
     )
-    short, _, card = cards.unseen(16, cards.TRAINED)
+    short, _, card = cards.growing(cards.TRAINED)
     carries, asked = carriers(card, windows), last_question(short)
     of_all = torch.cat([attention(watched.model, layer, short)[:, :, asked] for layer in long], dim=1)
     best = (of_all * carries[:, None]).sum(-1).amax(1)
@@ -122,11 +139,35 @@ def test_what_the_watched_heads_find(windows):
     torch.testing.assert_close(m.exp() / (m.exp() + n), best, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("windows", [None, [8, None], [8, 8]])
+def test_the_head_that_copies_is_the_best_of_all_layers(windows):
+    watched = cards.Watched(model(windows), "copy")
+    found = watched.read(64)
+    text, answer, _ = cards.growing(64)
+    assert (found.carries.nonzero()[:, 1] == 60).all()
+    assert torch.equal(found.wanted, answer[:, 63])
+    assert torch.equal(found.wanted, text[:, 60])
+    layers = {*watched.layers.tolist()}
+    assert len(layers) == 1
+    window = windows[layers.pop()] if windows else None
+    assert found.ln_n == pytest.approx(math.log((window or 64) - 1))
+    short = cards.growing(cards.TRAINED)[0]
+    query = torch.tensor([cards.TRAINED - 1])
+    of_all = torch.cat([seen_scores(watched.model, layer, short, query)[:, :, 0] for layer in (0, 1)], dim=1)
+    key = (torch.arange(cards.TRAINED) == cards.TRAINED - 4).expand_as(of_all)
+    assert watched.m == pytest.approx(cards.lead(of_all, key).mean(0).max().item())
+
+
+def test_another_task_is_named():
+    with pytest.raises(ValueError, match=r"task must be one of \('card', 'copy'\), got 'sort'"):
+        cards.Watched(model(), "sort")
+
+
 def test_tuned_models_are_read_as_tempered():
     watched = cards.Watched(model(scheme=NoPosition()))
     plain, tuned = watched.read(128), watched.read(128, tuned=True)
     other = tempered(watched.model, cards.TRAINED, 1 / watched.m)
-    text = cards.unseen(16, 128)[0]
+    text = cards.growing(128)[0]
     assert torch.equal(tuned.says, cards._said(other, text)[:, last_question(text)])
     assert not torch.equal(plain.m, tuned.m)
 
