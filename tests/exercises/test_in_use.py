@@ -58,9 +58,10 @@ def test_files_of_the_check_are_read_alike_by_the_library(model_type, fields):
     for config, tokens in check_knows_distance.cases:
         if config["model_type"] == model_type:
             file = config | fields | {"max_position_embeddings": 4096}
-            rotating = [n for n in range(12) if isinstance(scheme_of(file, n).inner, Rotary)]
-            seen = tokens <= file.get("attention_chunk_size", tokens)
-            assert check_knows_distance.reference(file, tokens) == rotating * seen
+            readings = [scheme_of(file, n) for n in range(12)]
+            rotating = [n for n, reading in enumerate(readings) if isinstance(reading.inner, Rotary)]
+            known = [n for n in rotating if tokens <= (readings[n].chunk or tokens)]
+            assert check_knows_distance.reference(file, tokens) == known
 
 
 def test_a_wrong_reading_is_named():
