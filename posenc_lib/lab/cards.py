@@ -180,7 +180,8 @@ def lead(s: Tensor, right: Tensor) -> Tensor:
 class _Found(NamedTuple):
     """What one query of each of 16 texts finds, of each in one head.
 
-    above: (16, L) scores, less ln of the mean e^s of the crowd; -inf where a key is not seen.
+    s: (16, L) scores, -inf where a key is not seen.
+    crowd: (16,) ln of the mean e^s of the keys that carry nothing.
     carries: (16, L) bool, keys that carry what is looked for: the card, and behind a window those that saw it; or the
         token three places back.
     asks: (16, L) bool, questions.
@@ -190,7 +191,8 @@ class _Found(NamedTuple):
     ln_n: ln N, N the keys that carry nothing.
     """
 
-    above: Tensor
+    s: Tensor
+    crowd: Tensor
     carries: Tensor
     asks: Tensor
     m: Tensor
@@ -245,7 +247,7 @@ class Watched:
     def read(self, length: int, tuned: bool = False) -> _Found:
         """What is found in texts of so many tokens; ``tuned``: with queries times T, beta 1 over the mean lead.
 
-        Of each text ``above``, ``carries``, ``asks`` (16, L), ``m``, ``right``, ``says``, ``wanted`` (16,); ``ln_n``.
+        Of each text ``s``, ``carries``, ``asks`` (16, L); ``crowd``, ``m``, ``right``, ``says``, ``wanted`` (16,).
         """
         if (length, tuned) not in self._found:
             model = tempered(self.model, TRAINED, 1 / self.m) if tuned else self.model
@@ -256,10 +258,8 @@ class Watched:
             text, answer, _ = growing(length)
             query = self._query(text)
             says, wanted = _said(model, text)[:, query], answer[:, query]
-            above = s - (crowd.logsumexp(-1) - ln_n)[:, None]
-            self._found[length, tuned] = _Found(
-                above, carries, text == ASK, lead(s, carries), says == wanted, says, wanted, ln_n
-            )
+            mean, m, right = crowd.logsumexp(-1) - ln_n, lead(s, carries), says == wanted
+            self._found[length, tuned] = _Found(s, mean, carries, text == ASK, m, right, says, wanted, ln_n)
         return self._found[length, tuned]
 
     def typical(self, length: int) -> int:

@@ -18,7 +18,7 @@ from build_site import digests, ways_to_run
 from static_page import StaticPage
 
 NOTEBOOKS = {path.stem: path for path in sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))}
-WORDS = ("index", "NOTATION", "teachers", "api", "search", "genindex")
+WORDS = ("index", "NOTATION", "teachers", "api", "lab", "search", "genindex")
 MEGABYTE = 1e6
 CHANGED = os.environ["PAGES"].split() if "PAGES" in os.environ else [*WORDS, *NOTEBOOKS]  # the pages to look at
 COLOURED = ("index", "02_learned")  # colours are looked at in the light and in the dark; all pages have the same

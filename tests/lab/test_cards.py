@@ -128,9 +128,11 @@ def test_what_the_watched_heads_find(windows):
     weights = (torch.cat(heads, dim=1) * carries[:, None]).sum(-1)
     mine = found.m.exp() / (found.m.exp() + n)
     assert torch.isclose(weights, mine[:, None], rtol=0, atol=1e-12).any(1).all()
+    above = found.s - found.crowd[:, None]
     torch.testing.assert_close(
-        found.above.masked_fill(carries, -torch.inf).logsumexp(-1), n.double().log(), rtol=0, atol=1e-9
+        above.masked_fill(carries, -torch.inf).logsumexp(-1), n.double().log(), rtol=0, atol=1e-9
     )
+    torch.testing.assert_close(found.m, above.masked_fill(~carries, -torch.inf).logsumexp(-1), rtol=0, atol=1e-9)
     short, _, card = cards.growing(cards.TRAINED)
     carries, asked = carriers(card, windows), last_question(short)
     of_all = torch.cat([attention(watched.model, layer, short)[:, :, asked] for layer in long], dim=1)

@@ -46,7 +46,8 @@ def test_with_equal_updates_the_same_rules_alone_keep_both_tasks(toys, rule, mon
 
 def explained(watched, frequencies):
     """The share of the variance of the scores with 900 keys of 1,024 that sums of some waves explain."""
-    scores, places = watched.read(1024).above[:, 100:1000].mean(0), torch.arange(900)
+    found, places = watched.read(1024), torch.arange(900)
+    scores = (found.s - found.crowd[:, None])[:, 100:1000].mean(0)
     angles = places[:, None] * frequencies
     waves = torch.cat([angles.cos(), angles.sin(), torch.ones(900, 1).double()], dim=1)
     rest = scores - waves @ torch.linalg.lstsq(waves, scores[:, None]).solution[:, 0]

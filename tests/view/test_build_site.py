@@ -69,8 +69,11 @@ Explorer(draw, update, alt="A line.", height=slider("height", 0.0, 1.0, 0.5, 0.5
 
 
 def test_sphinx_reads_every_docstring_without_a_warning(tmp_path):
-    (tmp_path / "index.md").write_text(filled((HERE / "pages" / "api.md").read_text(encoding="utf-8"), {}))
+    (tmp_path / "index.md").write_text("# Both\n\n```{toctree}\n\napi\nlab\n```\n")
+    for name in ("api.md", "lab.md"):
+        (tmp_path / name).write_text(filled((HERE / "pages" / name).read_text(encoding="utf-8"), {}))
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", str(HERE), "-D", "html_static_path="]
     done = subprocess.run([*command, str(tmp_path), str(tmp_path / "html")], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "posenc_lib.lab.inside.seen_scores" in (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
+    for page, name in (("lab", "posenc_lib.lab.inside.seen_scores"), ("api", "posenc_lib.attention.scores")):
+        assert name in (tmp_path / "html" / f"{page}.html").read_text(encoding="utf-8")
