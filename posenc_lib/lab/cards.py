@@ -184,7 +184,6 @@ class _Found(NamedTuple):
     crowd: (16,) ln of the mean e^s of the keys that carry nothing.
     carries: (16, L) bool, keys that carry what is looked for: the card, and behind a window those that saw it; or the
         token three places back.
-    asks: (16, L) bool, questions.
     m: (16,) leads.
     right: (16,) bool, whether the answer is.
     says: (16,) the answers; wanted: (16,) the right ones.
@@ -194,7 +193,6 @@ class _Found(NamedTuple):
     s: Tensor
     crowd: Tensor
     carries: Tensor
-    asks: Tensor
     m: Tensor
     right: Tensor
     says: Tensor
@@ -247,7 +245,7 @@ class Watched:
     def read(self, length: int, tuned: bool = False) -> _Found:
         """What is found in texts of so many tokens; ``tuned``: with queries times T, beta 1 over the mean lead.
 
-        Of each text ``s``, ``carries``, ``asks`` (16, L); ``crowd``, ``m``, ``right``, ``says``, ``wanted`` (16,).
+        Of each text ``s``, ``carries`` (16, L); ``crowd``, ``m``, ``right``, ``says``, ``wanted`` (16,).
         """
         if (length, tuned) not in self._found:
             model = tempered(self.model, TRAINED, 1 / self.m) if tuned else self.model
@@ -259,7 +257,7 @@ class Watched:
             query = self._query(text)
             says, wanted = _said(model, text)[:, query], answer[:, query]
             mean, m, right = crowd.logsumexp(-1) - ln_n, lead(s, carries), says == wanted
-            self._found[length, tuned] = _Found(s, mean, carries, text == ASK, m, right, says, wanted, ln_n)
+            self._found[length, tuned] = _Found(s, mean, carries, m, right, says, wanted, ln_n)
         return self._found[length, tuned]
 
     def typical(self, length: int) -> int:
