@@ -22,6 +22,10 @@ LAB_OPTIONS := --LabApp.default_url=/lab/tree/START.md --LabApp.app_settings_dir
 SITE := .venv/.site-is-set-up
 ASSIGNMENTS := notebooks/assignments
 
+# How many tests run at once: as many as there are cores, two to four; each of those in a browser fills a gigabyte.
+WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); \
+	if [ $$cores -gt 4 ]; then echo 4; elif [ $$cores -lt 2 ]; then echo 2; else echo $$cores; fi)
+
 # The folder of a class, with source/ and submitted/ in it. Override: make grade COURSE=/path/to/class
 COURSE ?= $(ASSIGNMENTS)
 
@@ -40,9 +44,9 @@ lab: $(LAB)  ## open the course in JupyterLab, on its start page; prints the add
 site: $(SITE)  ## build the course as pages whose sliders need no kernel, in build/site; needs npm
 	$(VENV) notebooks/site/build_site.py --repository "$(REPOSITORY)" --open
 
-unit: $(TESTS)  ## test the library: less than two minutes
+unit: $(TESTS)  ## test the library: about six minutes on two cores
 	@start=$$(date +%s); \
-	$(VENV) -m pytest -n2 --dist worksteal --ignore=tests/browser --ignore=tests/assignments --ignore=tests/notebooks \
+	$(VENV) -m pytest -n$(WORKERS) --dist worksteal --ignore=tests/browser --ignore=tests/assignments --ignore=tests/notebooks \
 		tests; status=$$?; \
 	echo "unit: $$(($$(date +%s) - start)) seconds"; exit $$status
 
@@ -56,8 +60,8 @@ test: $(TESTS)  ## run everything: lint, types, unit, grading, notebooks, slider
 	$(MAKE) --no-print-directory unit || failed="$$failed unit"; \
 	stage notebooks $(VENV) tests/notebooks/forked_kernels.py \
 		$(VENV) -m pytest --nbval --nbval-kernel-name=python3 --nbval-cell-timeout=120 \
-		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n2 --dist loadscope notebooks; \
-	stage grading-and-pages $(VENV) -m pytest -n2 --dist loadgroup tests/assignments tests/notebooks tests/browser; \
+		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n$(WORKERS) --dist loadscope notebooks; \
+	stage grading-and-pages $(VENV) -m pytest -n$(WORKERS) --dist loadgroup tests/assignments tests/notebooks tests/browser; \
 	echo "test: $$(($$(date +%s) - start)) seconds"; \
 	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
 
