@@ -588,19 +588,21 @@ def test_a_file_of_mistral_with_kinds_is_one_of_ministral(tmp_path):
 
 
 def edited_files():
-    """What the editor of notebook 18 can make of the file of SmolLM3, its widths divided by 16."""
+    """What the form of notebook 18 makes of the file of SmolLM3, its widths divided by 16; the base is absent alone."""
     cells = json.loads((NOTEBOOKS / "18_in_use.ipynb").read_text())["cells"]
-    source = next("".join(cell["source"]) for cell in cells if "def file_of(" in "".join(cell["source"]))
-    found = {"MODELS": {row["model"]: row["config"] for row in public_models()}}
-    exec(source[source.index("config =") : source.index("TEXT =")], found)
-    made = {}
-    for edit in itertools.product(found["OTHERS"], found["BECOMES"], found["BEFORE"]):
-        file = found["file_of"](*edit)
-        file |= {"hidden_size": file["hidden_size"] // 16, "vocab_size": 50, "torch_dtype": "float32"}
-        file |= {"sliding_window": 5} if file.get("sliding_window") else {}
-        made.setdefault(json.dumps(file, sort_keys=True), (file, ", ".join(edit)))
-    for file, name in made.values():
-        yield pytest.param(file, id=name)
+    source = next("".join(cell["source"]) for cell in cells if "MENUS = {" in "".join(cell["source"]))
+    found = {"GONE": "absent", "public_models": public_models}
+    exec(source[source.index("MODELS =") : source.index("SIZES =")], found)
+    menus, file = found["MENUS"], found["SMOL"]
+    first = {line: next(iter(menu)) for line, menu in menus.items()}
+    for chosen in itertools.product(*menus.values()):
+        edit = dict(zip(menus, chosen, strict=True))
+        if edit["rope_theta"] == first["rope_theta"] or edit | {"rope_theta": first["rope_theta"]} == first:
+            lines = {line: menus[line][one] for line, one in edit.items()}
+            new = {line: value for line, value in (file | lines).items() if value != "absent"}
+            new |= {"hidden_size": file["hidden_size"] // 16, "vocab_size": 50, "torch_dtype": "float32"}
+            new |= {"sliding_window": 5} if new.get("sliding_window") else {}
+            yield pytest.param(new, id=", ".join(chosen))
 
 
 @torch.no_grad()
