@@ -337,7 +337,7 @@ def orders_by_chance(
         TypeError, ValueError: a number that is none, or is too small; a level that is not above .75 and at most 1.
     Example:
         >>> gaps, sure = orders_by_chance(5, 0.05, comparisons=40)
-        >>> abs(gaps[sure]).min() > 0.01
+        >>> bool(abs(gaps[sure]).min() > 0.01)
         True
     """
     validate.integer("n", n, at_least=2)
