@@ -1,6 +1,7 @@
 """What notebooks say of experiments that they do not run."""
 
 import contextlib
+import copy
 import json
 from pathlib import Path
 
@@ -67,6 +68,22 @@ def test_fast_angles_come_round(toys):
             assert short > 10 and long < 5
             assert explained(watched, Rotary(16, base=1e6).inv_freq[:2]) > 0.85
     assert layers == {0, 1}
+
+
+@pytest.mark.parametrize("rule", ["ALL", "SMOL"])
+def test_slow_pairs_take_the_card_and_not_the_copy(toys, rule):
+    """They are stopped in trained models: where all else stays, the card comes back, and the copy does not."""
+    for seed in range(3):
+        model = toys["fitted"](toys[rule], seed)[0]
+        before = cards.answered(model, 1024)
+        model = copy.deepcopy(model)  # models of a rule share its schemes
+        for scheme in model.schemes:
+            if isinstance(scheme, Rotary):
+                scheme.inv_freq[scheme.inv_freq < 2 * torch.pi / 150] = 0
+        assert min(cards.answered(model, cards.TRAINED)) > 0.95
+        after = cards.answered(model, 1024)
+        assert after.card > before.card + 0.3
+        assert max(before.copy, after.copy) < 0.35
 
 
 def test_a_longer_text_takes_a_card_in_two_ways(toys):
