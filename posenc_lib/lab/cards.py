@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from posenc_lib import validate
-from posenc_lib.lab.inside import seen_scores, tempered
+from posenc_lib.lab.inside import narrowed, seen_scores, stopped, tempered
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.tasks import IGNORE
 
@@ -184,7 +184,7 @@ class _Found(NamedTuple):
     crowd: (16,) ln of the mean e^s of the keys that carry nothing.
     carries: (16, L) bool, keys that carry what is looked for: the card, and behind a window those that saw it; or the
         token three places back.
-    m: (16,) leads.
+    m: (16,) leads, -inf where the query sees nothing that carries it.
     right: (16,) bool, whether the answer is.
     says: (16,) the answers; wanted: (16,) the right ones.
     ln_n: ln N, N the keys that carry nothing.
@@ -198,6 +198,35 @@ class _Found(NamedTuple):
     says: Tensor
     wanted: Tensor
     ln_n: float
+
+
+SLOW = 150  # tokens: slower than one turn in so many is slow
+SHORT = 28  # keys: the last question of a text of the training sees so many
+CURES = "none", "queries times T", "slow pairs stopped", "28 keys seen"  # of a trained model
+
+
+def cured(model: TinyTransformer, cure: str, m: float) -> TinyTransformer:
+    """A copy of a trained model with one of ``CURES``, the model itself with "none"; nothing is trained again.
+
+    Args:
+        model: is not changed.
+        cure: T grows from 32 tokens on, and keeps the weight of a lead m over equal scores; slow pairs are those with
+            less than one turn in 150 tokens; with the last no layer sees more than 28 keys.
+        m: a lead, not 0.
+    Raises:
+        ValueError: another cure.
+    Example:
+        >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer, cards
+        >>> cured(TinyTransformer(NoPosition(), **cards.SIZE), "28 keys seen", m=6.0).windows
+        [28, 28]
+    """
+    validate.choice("cure", cure, CURES)
+    if cure == "queries times T":
+        return tempered(model, TRAINED, 1 / m)
+    if cure == "slow pairs stopped":
+        return stopped(model, SLOW)
+    return narrowed(model, SHORT) if cure == "28 keys seen" else model
 
 
 WATCHED = "card", "copy"  # the last question of a text; its last token, whose answer stands three places back
@@ -240,15 +269,15 @@ class Watched:
         self._heads = leads.argmax(dim=1)
         self.m = lead(s[torch.arange(TEXTS), self._heads], carries).mean().item()
         self.layers = torch.tensor(among)[self._heads // (s.shape[1] // len(among))]
-        self._found: dict[tuple[int, bool], _Found] = {}
+        self._found: dict[tuple[int, str], _Found] = {}
 
-    def read(self, length: int, tuned: bool = False) -> _Found:
-        """What is found in texts of so many tokens; ``tuned``: with queries times T, beta 1 over the mean lead.
+    def read(self, length: int, cure: str = "none") -> _Found:
+        """What the model finds in texts of so many tokens with a cure, see :func:`cured`; T is for its mean lead.
 
         Of each text ``s``, ``carries`` (16, L); ``crowd``, ``m``, ``right``, ``says``, ``wanted`` (16,).
         """
-        if (length, tuned) not in self._found:
-            model = tempered(self.model, TRAINED, 1 / self.m) if tuned else self.model
+        if (length, cure) not in self._found:
+            model = cured(self.model, cure, self.m)
             s, carries = self._scores(model, length)
             s = s[torch.arange(TEXTS), self._heads]
             crowd = s.masked_fill(carries, -torch.inf)
@@ -257,8 +286,8 @@ class Watched:
             query = self._query(text)
             says, wanted = _said(model, text)[:, query], answer[:, query]
             mean, m, right = crowd.logsumexp(-1) - ln_n, lead(s, carries), says == wanted
-            self._found[length, tuned] = _Found(s, mean, carries, m, right, says, wanted, ln_n)
-        return self._found[length, tuned]
+            self._found[length, cure] = _Found(s, mean, carries, m, right, says, wanted, ln_n)
+        return self._found[length, cure]
 
     def typical(self, length: int) -> int:
         """The text of middle lead among those that fare as most do in so many tokens, if possible found in training."""
@@ -279,7 +308,7 @@ class Watched:
         if self.task == "copy":
             carries = (torch.arange(length) == query - 3).expand(TEXTS, length)
         else:  # behind a window those, too, that saw the card in the first layer
-            carries = torch.stack([card.roll(after, 1) for after in range(model.windows[0] or 1)]).any(0)
+            carries = torch.stack([card.roll(after, 1) for after in range(self.model.windows[0] or 1)]).any(0)
         device = next(model.parameters()).device
         there, asked = text.to(device), query[None].to(device)
         s = [seen_scores(model, layer, there, asked)[:, :, 0] for layer in self._among]

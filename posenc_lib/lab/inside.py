@@ -1,7 +1,7 @@
-"""Inside one layer of a tiny transformer: what enters it, its scores and weights; and a cure that trains nothing."""
+"""Inside one layer of a tiny transformer: what enters it, its scores and weights; and cures that train nothing."""
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -133,6 +133,49 @@ def tempered(model: TinyTransformer, every: int, beta: float) -> TinyTransformer
         QueryTemperature(every, beta, scheme=inner) if window is None else inner
         for inner, window in zip(other.schemes, other.windows, strict=True)
     )
+    return other
+
+
+def stopped(model: TinyTransformer, tokens: float) -> TinyTransformer:
+    """A copy of the model whose slow pairs stand still; nothing is trained again.
+
+    Args:
+        model: is not changed.
+        tokens: pairs that turn slower than once in so many tokens stand still.
+    Raises:
+        ValueError: a number of tokens that is not positive.
+    Example:
+        >>> from posenc_lib import Rotary
+        >>> from posenc_lib.lab import TinyTransformer
+        >>> stopped(TinyTransformer(Rotary(8), vocabulary=3, dim=32), tokens=100).schemes[0].inv_freq
+        tensor([1.0000, 0.1000, 0.0000, 0.0000], dtype=torch.float64)
+    """
+    slowest = 2 * torch.pi / validate.real("tokens", tokens, above=0)
+    other = copy.deepcopy(model)
+    for scheme in other.schemes:
+        if isinstance(theta := getattr(scheme, "inv_freq", None), Tensor):
+            scheme.inv_freq = theta.where(theta >= slowest, 0)
+    return other
+
+
+def narrowed(model: TinyTransformer, window: int) -> TinyTransformer:
+    """A copy of the model all of whose layers see so many keys at most; nothing is trained again.
+
+    Args:
+        model: is not changed.
+        window: its own key and those before it.
+    Raises:
+        ValueError: a window that is not positive.
+    Example:
+        >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer
+        >>> narrowed(TinyTransformer(NoPosition(), vocabulary=3, windows=[8, None]), window=28).windows
+        [8, 28]
+    """
+    validate.integer("window", window, at_least=1)
+    other = copy.deepcopy(model)
+    seen = cast(list[int | None], other.windows)
+    seen[:] = [window if one is None else min(one, window) for one in model.windows]
     return other
 
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from posenc_lib.lab import IGNORE, TinyTransformer, cards
-from posenc_lib.lab.inside import attention, seen_scores, tempered
-from posenc_lib.schemes.none import NoPosition
+from posenc_lib.lab.inside import attention, narrowed, seen_scores, stopped, tempered
 from posenc_lib.schemes.rope import Rotary
 
 
@@ -165,13 +164,29 @@ def test_another_task_is_named():
         cards.Watched(model(), "sort")
 
 
-def test_tuned_models_are_read_as_tempered():
-    watched = cards.Watched(model(scheme=NoPosition()))
-    plain, tuned = watched.read(128), watched.read(128, tuned=True)
-    other = tempered(watched.model, cards.TRAINED, 1 / watched.m)
-    text = cards.growing(128)[0]
-    assert torch.equal(tuned.says, cards._said(other, text)[:, last_question(text)])
-    assert not torch.equal(plain.m, tuned.m)
+@pytest.mark.parametrize("cure", cards.CURES)
+def test_cured_models_are_read(cure):
+    watched = cards.Watched(model([8, None]))
+    other = {
+        "none": watched.model,
+        "queries times T": tempered(watched.model, cards.TRAINED, 1 / watched.m),
+        "slow pairs stopped": stopped(watched.model, 150),
+        "28 keys seen": narrowed(watched.model, 28),
+    }[cure]
+    found, text = watched.read(128, cure), cards.growing(128)[0]
+    last = last_question(text)
+    assert torch.equal(found.says, cards._said(other, text)[:, last])
+    every = seen_scores(other, 1, text, last[None])[:, :, 0]
+    assert (found.s[:, None] == every).all(-1).any(1).all()
+    assert torch.equal(found.carries, watched.read(128).carries)
+    assert found.m.isneginf().all() if cure == "28 keys seen" else found.m.isfinite().all()
+    assert torch.equal(found.m, watched.read(128).m) == (cure == "none")
+    assert all((watched.read(cards.TRAINED, cure).m - watched.m).isfinite())
+
+
+def test_another_cure_is_named():
+    with pytest.raises(ValueError, match="got 'rest'"):
+        cards.cured(model(), "rest", m=1.0)
 
 
 def test_one_layer_must_see_all():

@@ -1,11 +1,11 @@
-"""What enters a layer is the same in pieces; its scores make its weights; a tempered copy leaves the model as it is."""
+"""What enters a layer is the same in pieces; its scores make its weights; cured copies leave the model as it is."""
 
 import pytest
 import torch
 
 from posenc_lib.attention import scores
 from posenc_lib.lab import TinyTransformer
-from posenc_lib.lab.inside import attention, entering, seen_scores, tempered
+from posenc_lib.lab.inside import attention, entering, narrowed, seen_scores, stopped, tempered
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
 from posenc_lib.schemes.sinusoidal import Sinusoidal
@@ -72,6 +72,34 @@ def test_a_temperature_multiplies_the_scores_of_layers_without_a_window_alone():
     times = temperature(queries, 8, 0.5)[:, None]
     expected = times * seen_scores(model, 1, text(40), queries)
     torch.testing.assert_close(seen_scores(hot, 1, text(40), queries), expected)
+
+
+def test_slow_pairs_of_a_copy_stand_still():
+    model = toy(schemes=[Rotary(16), NoPosition(), Rotary(16, base=1e6)])
+    before, turns = model(text(40)), 2 * torch.pi / model.schemes[2].inv_freq  # 6, 35, 199, ... tokens
+    other = stopped(model, 199)
+    assert torch.equal(model(text(40)), before)
+    assert torch.equal(other.schemes[2].inv_freq > 0, turns < 199)
+    assert (other.schemes[0].inv_freq > 0).sum() == 4  # 6, 20, 63 and 198.7 tokens
+    assert torch.equal(stopped(model, 1e9)(text(40)), before)
+    bare = TinyTransformer(NoPosition(), 7, num_layers=3).double()
+    bare.load_state_dict(model.state_dict())
+    torch.testing.assert_close(stopped(model, 1)(text(40)), bare(text(40)), rtol=0, atol=1e-12)
+
+
+def test_a_narrowed_copy_sees_so_many_keys():
+    model = toy([None, 5, 30])
+    other = narrowed(model, 9)
+    assert (model.windows, other.windows) == ([None, 5, 30], [9, 5, 9])
+    torch.testing.assert_close(other(text(40)), toy([9, 5, 9])(text(40)), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan")])
+def test_a_cure_by_a_wrong_size_is_refused(value):
+    with pytest.raises(ValueError, match="tokens must be finite and greater than 0, got"):
+        stopped(toy(), value)
+    with pytest.raises(ValueError, match="window must be"):
+        narrowed(toy(), value)
 
 
 @pytest.mark.parametrize("layer", [-1, 3, 1.0])
