@@ -564,6 +564,7 @@ REFUSED = [
     ("gemma3_text", KINDS_ALONE | {"head_dim": 16}, NO_NUMBER),
     ("cohere2", KINDS_ALONE, NO_NUMBER),
     ("gpt_oss", {"sliding_window": None, "head_dim": 16}, NO_NUMBER),
+    ("llama4_text", CASES["llama4"][1] | {"attention_chunk_size": None}, "attention_chunk_size must be a number"),
 ]
 
 

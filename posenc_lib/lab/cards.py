@@ -137,25 +137,6 @@ def answered(model: TinyTransformer, length: int) -> _Shares:
     return _Shares(right[:, _last(text)].double().mean().item(), right[copied].double().mean().item())
 
 
-@torch.no_grad()
-def weight_three_back(model: TinyTransformer, layer: int) -> float:
-    """The mean weight that the best head of a layer puts on the token three places back, where it must be copied.
-
-    Example:
-        >>> from posenc_lib import NoPosition
-        >>> from posenc_lib.lab import TinyTransformer, cards
-        >>> weight_three_back(TinyTransformer(NoPosition(), **cards.SIZE), layer=0) < 0.5
-        True
-    """
-    device = next(model.parameters()).device
-    text, answer, _ = unseen(64, TRAINED)
-    copied = ((answer != IGNORE) & (text != ASK))[:, 3:]
-    places = torch.arange(3, TRAINED)
-    w = seen_scores(model, layer, text.to(device), places.to(device)).softmax(-1).cpu()
-    w = w[:, :, places - 3, places - 3]  # (texts, heads, places)
-    return (w * copied[:, None]).sum((0, 2)).max().item() / copied.sum().item()
-
-
 def lead(s: Tensor, right: Tensor) -> Tensor:
     """How far the score of the right key lies above those of all others that are seen.
 
@@ -230,6 +211,37 @@ def cured(model: TinyTransformer, cure: str, m: float) -> TinyTransformer:
 
 
 WATCHED = "card", "copy"  # the last question of a text; its last token, whose answer stands three places back
+
+
+@torch.no_grad()
+def weight_on(task: str, model: TinyTransformer, layer: int) -> float:
+    """The mean weight that the best head of a layer puts on the right key, in texts as long as those of the training.
+
+    For the card, what the last question of a text puts on it, or behind a window on the tokens that saw it; for the
+    copy, what is put on the token three places back, wherever it must be copied.
+
+    Raises:
+        ValueError: another task; a layer that the model does not have.
+    Example:
+        >>> from posenc_lib import NoPosition
+        >>> from posenc_lib.lab import TinyTransformer, cards
+        >>> weight_on("copy", TinyTransformer(NoPosition(), **cards.SIZE), layer=0) < 0.5
+        True
+    """
+    validate.choice("task", task, WATCHED)
+    text, answer, card = unseen(64, TRAINED)
+    places = torch.arange(TRAINED)
+    if task == "card":
+        asked = text == ASK
+        asked &= places == _last(text)
+        carries = (_carriers(card, model) if layer else card)[:, None].expand(-1, TRAINED, -1)
+    else:
+        asked = (answer != IGNORE) & (text != ASK)
+        carries = (places == places[:, None] - 3).expand(len(text), -1, -1)
+    device = next(model.parameters()).device
+    w = seen_scores(model, layer, text.to(device), places.to(device)).softmax(-1).cpu()
+    on = (w * carries[:, None]).sum(-1)  # (texts, heads, places)
+    return (on * asked[:, None]).sum((0, 2)).max().item() / asked.sum().item()
 
 
 class Watched:
@@ -308,11 +320,16 @@ class Watched:
         if self.task == "copy":
             carries = (torch.arange(length) == query - 3).expand(TEXTS, length)
         else:  # behind a window those, too, that saw the card in the first layer
-            carries = torch.stack([card.roll(after, 1) for after in range(self.model.windows[0] or 1)]).any(0)
+            carries = _carriers(card, self.model)
         device = next(model.parameters()).device
         there, asked = text.to(device), query[None].to(device)
         s = [seen_scores(model, layer, there, asked)[:, :, 0] for layer in self._among]
         return torch.cat(s, dim=1).double().cpu(), carries
+
+
+def _carriers(card: Tensor, model: TinyTransformer) -> Tensor:
+    """The card (B, L) bool, and the tokens that saw it through the window of the first layer."""
+    return torch.stack([card.roll(after, 1) for after in range(model.windows[0] or 1)]).any(0)
 
 
 def _long(model: TinyTransformer) -> list[int]:

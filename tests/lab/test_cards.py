@@ -159,9 +159,33 @@ def test_the_head_that_copies_is_the_best_of_all_layers(windows):
     assert watched.m == pytest.approx(cards.lead(of_all, key).mean(0).max().item())
 
 
+@pytest.mark.parametrize("windows", [None, [8, None]])
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_weight_on_the_right_key_is_the_mean_of_the_best_head(windows, layer):
+    small = model(windows)
+    text, answer, card = cards.unseen(64, cards.TRAINED)
+    s = seen_scores(small, layer, text, torch.arange(cards.TRAINED))
+    heads = {"card": [[], []], "copy": [[], []]}
+    for n, (tokens, answers) in enumerate(zip(text.tolist(), answer.tolist(), strict=True)):
+        asked = [i for i, token in enumerate(tokens) if token == cards.ASK]
+        (place,) = card[n].nonzero().tolist()[0]
+        carriers = range(place, place + (windows[0] if windows and layer else 1))
+        for head in (0, 1):
+            w = s[n, head].softmax(-1)
+            heads["card"][head].append(w[asked[-1], list(carriers)].sum().item())
+            heads["copy"][head] += [
+                w[i, i - 3].item() for i, said in enumerate(answers) if said >= 0 and i not in asked
+            ]
+    for task, of_heads in heads.items():
+        best = max(sum(found) / len(found) for found in of_heads)
+        assert cards.weight_on(task, small, layer) == pytest.approx(best)
+
+
 def test_another_task_is_named():
     with pytest.raises(ValueError, match=r"task must be one of \('card', 'copy'\), got 'sort'"):
         cards.Watched(model(), "sort")
+    with pytest.raises(ValueError, match=r"task must be one of 'card', 'copy', got 'sort'"):
+        cards.weight_on("sort", model(), layer=0)
 
 
 @pytest.mark.parametrize("cure", cards.CURES)

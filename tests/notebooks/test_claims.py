@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from posenc_lib.lab import IGNORE, TinyTransformer, cards, train
+from posenc_lib.lab.inside import entering, seen_scores
 from posenc_lib.schemes.rope import Rotary
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
@@ -78,13 +79,54 @@ def test_each_cure_brings_back_one_loss(toys, rule):
         m, before = cards.Watched(model).m, cards.answered(model, 512)
         times_t, stopped, near = (cards.answered(cards.cured(model, cure, m), 512) for cure in cards.CURES[1:])
         assert (times_t.card > before.card + 0.1) == (rule == "NONE")
-        assert (stopped.card > before.card + 0.2) == (rule in ("ALL", "SMOL", "GEMMA"))
+        assert (stopped.card > before.card + 0.1) == (rule in ("ALL", "SMOL", "GEMMA"))
         assert max(abs(cure.copy - before.copy) for cure in (times_t, stopped)) < 0.2
         assert near.card < 0.25
         assert (near.copy > 0.95) == (rule != "NONE")
         both.append([min(answers) > 0.75 for answers in (before, times_t, stopped, near)])
     kept = [sum(of_models) > 1 for of_models in zip(*both, strict=True)]
     assert kept == [rule in ("PARTLY", "HYBRID")] * 2 + [rule in ("GEMMA", "PARTLY", "HYBRID"), False]
+
+
+@torch.no_grad()
+def hidden_size(model):
+    """Of the sums behind the scores of the last question, in the second layer, what is hidden at the trained distances.
+
+    They are written in the right singular vectors of the waves there; hidden are those of singular value below .04.
+    """
+    text = cards.growing(cards.TRAINED)[0]
+    query = int((text[0] == cards.ASK).nonzero()[-1])
+    block, theta = model.blocks[1], Rotary(16).inv_freq
+    y = block.norm_1(entering(model, 1, text))
+    q, k, _ = block.qkv(y).double().unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+    (q_1, q_2), (k_1, k_2) = ((x[..., 0::2], x[..., 1::2]) for x in (q[:, :, query, None], k[:, :, : query + 1]))
+    sums = torch.cat([q_1 * k_1 + q_2 * k_2, q_1 * k_2 - q_2 * k_1], dim=-1) / 4
+    angles = (query - torch.arange(query + 1))[:, None] * theta
+    waves = torch.cat([angles.cos(), angles.sin()], dim=1)
+    s = seen_scores(model, 1, text, torch.tensor([query]))[:, :, 0, : query + 1]
+    torch.testing.assert_close((sums * waves).sum(-1), s.double(), rtol=0, atol=1e-3)
+    _, size, directions = torch.linalg.svd(waves)
+    return (sums @ directions.T)[..., size < 0.04].square().mean().sqrt().item()
+
+
+def test_training_makes_hidden_sums_larger(toys):
+    for seed in range(3):
+        schemes, windows = toys["RULES"][toys["ALL"]]
+        before = TinyTransformer(schemes, windows=windows, seed=seed, **cards.SIZE)
+        after = toys["fitted"](toys["ALL"], seed)[0]
+        assert 10 < hidden_size(after) / hidden_size(before) < 30
+
+
+def test_a_window_in_the_layer_that_copies_is_enough(toys):
+    """SMOL finds the card, too, in its first layer; one with a window finds it in the second."""
+    for seed in range(3):
+        model = toys["fitted"](toys["SMOL"], seed)[0]
+        assert cards.weight_on("card", model, 0) > 0.5 > 0.2 > cards.weight_on("card", model, 1)
+        model.windows = [28, None]
+        short, long = (cards.answered(model, n) for n in (32, 512))
+        assert min(short) > 0.95 and long.copy > 0.95 and long.card < 0.25
+        short = toys["fitted"](toys["GEMMA"], seed)[0]
+        assert cards.weight_on("card", short, 0) < 0.1 < 0.8 < cards.weight_on("card", short, 1)
 
 
 def test_a_longer_text_takes_a_card_in_two_ways(toys):
@@ -113,10 +155,10 @@ def test_a_copy_is_kept_where_the_layer_with_a_window_makes_it(toys, rule):
     made = []
     for seed in range(5):
         model = toys["fitted"](toys[rule], seed)[0]
-        short, long = (cards.weight_three_back(model, layer) for layer in (0, 1))
+        short, long = (cards.weight_on("copy", model, layer) for layer in (0, 1))
         made.append(short > 0.95)
         copied = cards.answered(model, 1024).copy
-        assert copied > 0.9 or not made[-1]
+        assert copied > 0.8 or not made[-1]
         assert copied < 0.9 or short > 0.8
         assert rule != "HYBRID" or (made[-1] and long < 0.2)
     assert any(made)
