@@ -74,14 +74,14 @@ def _knows_distance(
     every: int | None = None,
     pieces: bool = True,
     longest: int = 0,
-    filled_in: bool = True,
+    filled_in: str = "llama4",
 ) -> list[int]:
     """Layers that rotate and in which the last of n tokens sees the first; the options are likely mistakes."""
     layers = range(config["num_hidden_layers"])
     interval = every or config.get("no_rope_layer_interval", 4)
     flags = [int((layer + counted_from) % interval != 0) for layer in layers]
     flags = (config.get("no_rope_layers") if listed else None) or flags
-    piece = config.get("attention_chunk_size", 8192 if filled_in and "llama4" in config["model_type"] else n)
+    piece = config.get("attention_chunk_size", 8192 if filled_in in config["model_type"] else n)
     if pieces and n > piece + longest:
         return []
     return [layer for layer in layers if rotates(flags[layer])]
@@ -107,6 +107,7 @@ check_knows_distance = Check(
         (_of_llama4(), 65),
         (_of_llama4(no_rope_layer_interval=6), 128),
         (SIZES | {"model_type": "llama4_text"}, 8193),
+        (_of_smollm3(), 8193),
     ],
     mistakes=[
         (
@@ -126,7 +127,7 @@ check_knows_distance = Check(
             lambda config, n: _knows_distance(config, n, every=4),
         ),
         (
-            "layers that do not rotate see the first token, but cannot tell how far away it is",
+            "layers that do not rotate see the first token, but their scores do not depend on its distance",
             lambda config, n: _knows_distance(config, n, rotates=lambda flag: True),
         ),
         (
@@ -143,7 +144,11 @@ check_knows_distance = Check(
         ),
         (
             "without attention_chunk_size Llama 4 has pieces of 8,192",
-            lambda config, n: _knows_distance(config, n, filled_in=False),
+            lambda config, n: _knows_distance(config, n, filled_in="none"),
+        ),
+        (
+            "SmolLM3 has no pieces, however long the text",
+            lambda config, n: _knows_distance(config, n, filled_in=""),
         ),
     ],
 )
