@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from posenc_lib.lab import IGNORE, TinyTransformer, cards, train
+from posenc_lib.lab import IGNORE, TinyTransformer, cards, inside, train
 from posenc_lib.lab.inside import entering, seen_scores
 from posenc_lib.schemes.rope import Rotary
 
@@ -84,6 +84,8 @@ def test_each_cure_brings_back_one_loss(toys, rule):
         assert near.card < 0.25
         assert (near.copy > 0.95) == (rule != "NONE")
         both.append([min(answers) > 0.75 for answers in (before, times_t, stopped, near)])
+        if rule == "ALL":
+            assert cards.answered(inside.stopped(model, 50), 512).copy < 0.4
     kept = [sum(of_models) > 1 for of_models in zip(*both, strict=True)]
     assert kept == [rule in ("PARTLY", "HYBRID")] * 2 + [rule in ("GEMMA", "PARTLY", "HYBRID"), False]
 
