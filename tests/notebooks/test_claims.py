@@ -91,8 +91,9 @@ def test_each_cure_brings_back_one_loss(toys, rule):
 
 
 @torch.no_grad()
-def hidden_size(model):
-    """Of the sums behind the scores of the last question, in the second layer, what is hidden at the trained distances.
+def sizes(model):
+    """Of the sums behind the scores of the last question, in the second layer, what is hidden at the trained distances,
+    and what is not.
 
     They are written in the right singular vectors of the waves there; hidden are those of singular value below .04.
     """
@@ -108,7 +109,8 @@ def hidden_size(model):
     s = seen_scores(model, 1, text, torch.tensor([query]))[:, :, 0, : query + 1]
     torch.testing.assert_close((sums * waves).sum(-1), s.double(), rtol=0, atol=1e-3)
     _, size, directions = torch.linalg.svd(waves)
-    return (sums @ directions.T)[..., size < 0.04].square().mean().sqrt().item()
+    parts = (sums @ directions.T).square().mean((0, 1, 2))
+    return parts[size < 0.04].mean().sqrt().item(), parts[size >= 0.04].mean().sqrt().item()
 
 
 def test_training_makes_hidden_sums_larger(toys):
@@ -116,7 +118,8 @@ def test_training_makes_hidden_sums_larger(toys):
         schemes, windows = toys["RULES"][toys["ALL"]]
         before = TinyTransformer(schemes, windows=windows, seed=seed, **cards.SIZE)
         after = toys["fitted"](toys["ALL"], seed)[0]
-        assert 10 < hidden_size(after) / hidden_size(before) < 30
+        hidden, visible = (now / then for now, then in zip(sizes(after), sizes(before), strict=True))
+        assert 10 < hidden < 30 and hidden < visible < 70
 
 
 def test_a_window_in_the_layer_that_copies_is_enough(toys):
