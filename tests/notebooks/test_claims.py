@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from posenc_lib.lab import IGNORE, TinyTransformer, cards, inside, train
-from posenc_lib.lab.inside import entering, seen_scores
 from posenc_lib.schemes.rope import Rotary
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
@@ -100,13 +99,13 @@ def sizes(model):
     text = cards.growing(cards.TRAINED)[0]
     query = int((text[0] == cards.ASK).nonzero()[-1])
     block, theta = model.blocks[1], Rotary(16).inv_freq
-    y = block.norm_1(entering(model, 1, text))
+    y = block.norm_1(inside.entering(model, 1, text))
     q, k, _ = block.qkv(y).double().unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
     (q_1, q_2), (k_1, k_2) = ((x[..., 0::2], x[..., 1::2]) for x in (q[:, :, query, None], k[:, :, : query + 1]))
     sums = torch.cat([q_1 * k_1 + q_2 * k_2, q_1 * k_2 - q_2 * k_1], dim=-1) / 4
     angles = (query - torch.arange(query + 1))[:, None] * theta
     waves = torch.cat([angles.cos(), angles.sin()], dim=1)
-    s = seen_scores(model, 1, text, torch.tensor([query]))[:, :, 0, : query + 1]
+    s = inside.seen_scores(model, 1, text, torch.tensor([query]))[:, :, 0, : query + 1]
     torch.testing.assert_close((sums * waves).sum(-1), s.double(), rtol=0, atol=1e-3)
     _, size, directions = torch.linalg.svd(waves)
     parts = (sums @ directions.T).square().mean((0, 1, 2))
@@ -163,7 +162,8 @@ def test_a_copy_is_kept_where_the_layer_with_a_window_makes_it(toys, rule):
         short, long = (cards.weight_on("copy", model, layer) for layer in (0, 1))
         made.append(short > 0.95)
         copied = cards.answered(model, 1024).copy
-        assert copied > 0.8 or not made[-1]
+        kept = 0.8 if rule == "GEMMA" else 0.9  # where its long layer rotates fully, it disturbs a little
+        assert copied > kept or not made[-1]
         assert copied < 0.9 or short > 0.8
         assert rule != "HYBRID" or (made[-1] and long < 0.2)
     assert any(made)
