@@ -71,7 +71,7 @@ def public() -> dict[str, object]:
     found += [claims.why_not, claims.sure, claims.whatever_rate, remake.remake, remake.measured]
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]
     found += [statistics.share_above, statistics.claim, statistics.ranking, statistics.leading]
-    found += [statistics.of_size, statistics.resampled, statistics.ordered_by_chance, statistics.orders_by_chance]
+    found += [statistics.of_size, statistics.resampled, statistics.ordered_by_chance]
     found += [claims.listed, report.explained, report.shuffled, longer.longer_version, longer.cells_after]
     found += [contest.learned, statistics.with_method, places.places_version, places.curves, places.untrue]
     found += [report.chosen_rates, sweep.as_key, statistics.cell_of]

@@ -293,26 +293,7 @@ def share_above(
     return _share(_means(more, resamples, seed, 0), _means(less, resamples, seed, 0 if paired else 1), margin)
 
 
-def ordered_by_chance(n: int, apart: float, margin: float = MARGIN, level: float = LEVEL, **options: int) -> float:
-    """How often one of two schemes that are equal is found surely above the other: a share of comparisons.
-
-    Args:
-        n, apart, margin, level, options: as in :func:`orders_by_chance`.
-    Example:
-        >>> ordered_by_chance(5, 0.001)  # seeds that hardly spread are never further apart than the margin
-        0.0
-    """
-    return float(np.mean(orders_by_chance(n, apart, margin, level, **options).sure))
-
-
-class _Orders(NamedTuple):
-    """Comparisons of two equal schemes: the differences of their means, and whether an order is found surely."""
-
-    gaps: Values
-    sure: NDArray[np.bool_]
-
-
-def orders_by_chance(
+def ordered_by_chance(
     n: int,
     apart: float,
     margin: float = MARGIN,
@@ -320,8 +301,8 @@ def orders_by_chance(
     comparisons: int = 400,
     resamples: int = 500,
     seed: int = 0,
-) -> _Orders:
-    """Two schemes that are equal, compared again and again: ``gaps`` of their means, and which orders are ``sure``.
+) -> float:
+    """How often one of two schemes that are equal is found surely above the other: a share of comparisons.
 
     The values of both come from one and the same normal distribution.
 
@@ -331,14 +312,11 @@ def orders_by_chance(
         margin, level, resamples: see ``share_above`` and ``claim``.
         comparisons: how many.
         seed: of the values.
-    Returns:
-        (comparisons,) float64 and bool.
     Raises:
         TypeError, ValueError: a number that is none, or is too small; a level that is not above .75 and at most 1.
     Example:
-        >>> gaps, sure = orders_by_chance(5, 0.05, comparisons=40)
-        >>> bool(abs(gaps[sure]).min() > 0.01)
-        True
+        >>> ordered_by_chance(5, 0.001)  # seeds that hardly spread are never further apart than the margin
+        0.0
     """
     validate.integer("n", n, at_least=2)
     validate.integer("comparisons", comparisons, at_least=1)
@@ -350,7 +328,7 @@ def orders_by_chance(
         max(share_above(a, b, margin, resamples=resamples), share_above(b, a, margin, resamples=resamples)) >= level
         for a, b in values
     ]
-    return _Orders(-np.diff(values.mean(-1))[:, 0], np.array(found))
+    return float(np.mean(found))
 
 
 def claim(
