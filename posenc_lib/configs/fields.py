@@ -172,16 +172,21 @@ def window_of(fields: Fields, default: int | None = None) -> int | None:
     return None if given[0] is None else fields.number(names[0], most="positions")
 
 
-def needed_window(fields: Fields, default: int) -> int:
-    """``sliding_window`` of a family whose layers cannot do without.
+def needed(fields: Fields, *names: str, default: int) -> int:
+    """A number of keys that the layers of a family cannot do without; the field may have several names.
 
     Raises:
         ValueError: if it is null.
     """
-    window = window_of(fields, default)
-    if window is None:
-        raise ValueError("sliding_window must be a number of tokens in this family, got None")
-    return window
+    for name in names:
+        if name in fields and fields[name] is None:
+            raise ValueError(f"{name} must be a number of tokens in this family, got None")
+    return fields.number(*names, most="positions", default=default)
+
+
+def needed_window(fields: Fields, default: int) -> int:
+    """``sliding_window`` of a family whose layers cannot do without."""
+    return needed(fields, "sliding_window", "sliding_window_size", default=default)
 
 
 def has_short_layers(fields: Fields) -> bool:

@@ -18,6 +18,7 @@ from posenc_lib.configs.fields import (
     layer_type,
     layers_of,
     mscale,
+    needed,
     needed_window,
     rope_of,
     short,
@@ -411,9 +412,7 @@ def _smollm3(fields: Fields, layer: int, length: int | None) -> Reading:
 def _llama4(fields: Fields, layer: int, length: int | None) -> Reading:
     every = fields.number("no_rope_layer_interval", most="layers", default=4)
     rotates = flag(fields, "no_rope_layers", layer, (layer + 1) % every != 0, empty=True)
-    if "attention_chunk_size" in fields and fields["attention_chunk_size"] is None:
-        raise ValueError("attention_chunk_size must be a number of tokens, got None")
-    pieces = fields.number("attention_chunk_size", most="positions", default=8192)
+    pieces = needed(fields, "attention_chunk_size", default=8192)
     chunk = pieces if layer_type(fields, layer, CHUNKED if rotates else FULL, CHUNKED) == CHUNKED else None
     beta, step = fields.given("attn_scale", default=0.1), fields.given("floor_scale", default=8192)
     tuned = fields.given("attn_temperature_tuning", default=True)
