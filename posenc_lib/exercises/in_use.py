@@ -1,11 +1,10 @@
-"""Checks of the exercises in notebook 18, and what its other cells read from files."""
+"""Checks of the exercises in notebook 18."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from posenc_lib.configs import cached_numbers, groups, public_models
+from posenc_lib.configs import cached_numbers, groups
 from posenc_lib.exercises.check import Check
-from posenc_lib.schemes.rope import Rotary
 
 SIZES = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16, "num_hidden_layers": 12}
 LLAMA = SIZES | {"model_type": "llama", "rope_theta": 500_000.0, "max_position_embeddings": 8192}
@@ -24,45 +23,6 @@ class _File(dict):
 
     def __missing__(self, line: str) -> Any:
         raise KeyError(f"this file has no {line}; take what is filled in")
-
-
-def widths_in_file(config: Config) -> tuple[int, int, int]:
-    """How wide the part of a head is that rotates, and two misreadings, from the names of the fields alone.
-
-    Args:
-        config: of a model that rotates.
-    Returns:
-        rho d; d, as if all of it rotated; rho times ``hidden_size`` over the number of heads, as if no file had a
-        ``head_dim``.
-    Example:
-        >>> widths_in_file({"hidden_size": 64, "num_attention_heads": 4, "head_dim": 32, "partial_rotary_factor": 0.5})
-        (16, 32, 8)
-    """
-    text = config.get("text_config", config)
-    heads = text.get("num_attention_heads") or text["n_head"]
-    divided = (text.get("hidden_size") or text["n_embd"]) // heads
-    d = text.get("head_dim", divided)
-    rho = text.get("partial_rotary_factor") or text.get("rotary_pct", 1)
-    rho = text["rotary_dim"] / d if "rotary_dim" in text else rho  # GPT-J
-    return round(rho * d), d, round(rho * divided)
-
-
-def plain_rotations() -> Iterator[tuple[str, tuple[int, int, int], Rotary, int]]:
-    """Of every kind of layer of the public models that rotates by the plain formula: model, widths, scheme, length.
-
-    Returns:
-        The name of the model, the widths as :func:`widths_in_file` has them, what the library makes of the file, and
-        the longest text that the file speaks of.
-    Example:
-        >>> model, widths, scheme, length = next(plain_rotations())
-        >>> 2 * len(scheme.inv_freq) == widths[0]
-        True
-    """
-    for row in public_models():
-        for _, reading in groups(row["config"]):
-            scheme = reading.scheme
-            if isinstance(scheme, Rotary) and not scheme.rope_scaling and reading.trained:
-                yield row["model"], widths_in_file(row["config"]), scheme, reading.trained
 
 
 def _knows_distance(

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from posenc_lib import validate
-from posenc_lib.lab.inside import narrowed, seen_scores, stopped, tempered
+from posenc_lib.lab.inside import narrowed, seen_scores, slowed, tempered
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.tasks import IGNORE
 
@@ -181,32 +181,37 @@ class _Found(NamedTuple):
     ln_n: float
 
 
-SLOW = 150  # tokens: slower than one turn in so many is slow
+SLOW = 150  # tokens: pairs that turn less than once in so many are stopped
+PRESSED = 30  # tokens: pairs that turn less than once in so many are interpolated
 SHORT = 28  # keys: the last question of a text of the training sees so many
-CURES = "none", "queries times T", "slow pairs stopped", "28 keys seen"  # of a trained model
+CURES = "none", "queries times T", "slow pairs stopped", "slow pairs interpolated", "28 keys seen"  # of a trained model
 
 
-def cured(model: TinyTransformer, cure: str, m: float) -> TinyTransformer:
+def cured(model: TinyTransformer, cure: str, m: float, length: int) -> TinyTransformer:
     """A copy of a trained model with one of ``CURES``, the model itself with "none"; nothing is trained again.
 
     Args:
         model: is not changed.
-        cure: T grows from 32 tokens on, and keeps the weight of a lead m over equal scores; slow pairs are those with
-            less than one turn in 150 tokens; with the last no layer sees more than 28 keys.
+        cure: T grows from 32 tokens on, and keeps the weight of a lead m over equal scores; pairs with less than one
+            turn in 150 tokens are stopped; those with less than one in 30 are interpolated, that is turn more slowly by
+            what the text is longer than 32 tokens; with the last no layer sees more than 28 keys.
         m: a lead, not 0.
+        length: tokens of the text.
     Raises:
         ValueError: another cure.
     Example:
         >>> from posenc_lib import NoPosition
         >>> from posenc_lib.lab import TinyTransformer, cards
-        >>> cured(TinyTransformer(NoPosition(), **cards.SIZE), "28 keys seen", m=6.0).windows
+        >>> cured(TinyTransformer(NoPosition(), **cards.SIZE), "28 keys seen", m=6.0, length=64).windows
         [28, 28]
     """
     validate.choice("cure", cure, CURES)
     if cure == "queries times T":
         return tempered(model, TRAINED, 1 / m)
     if cure == "slow pairs stopped":
-        return stopped(model, SLOW)
+        return slowed(model, SLOW, math.inf)
+    if cure == "slow pairs interpolated":
+        return slowed(model, PRESSED, max(length / TRAINED, 1.0))
     return narrowed(model, SHORT) if cure == "28 keys seen" else model
 
 
@@ -289,7 +294,7 @@ class Watched:
         Of each text ``s``, ``carries`` (16, L); ``crowd``, ``m``, ``right``, ``says``, ``wanted`` (16,).
         """
         if (length, cure) not in self._found:
-            model = cured(self.model, cure, self.m)
+            model = cured(self.model, cure, self.m, length)
             s, carries = self._scores(model, length)
             s = s[torch.arange(TEXTS), self._heads]
             crowd = s.masked_fill(carries, -torch.inf)

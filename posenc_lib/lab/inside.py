@@ -136,25 +136,28 @@ def tempered(model: TinyTransformer, every: int, beta: float) -> TinyTransformer
     return other
 
 
-def stopped(model: TinyTransformer, tokens: float) -> TinyTransformer:
-    """A copy of the model whose slow pairs stand still; nothing is trained again.
+def slowed(model: TinyTransformer, tokens: float, factor: float) -> TinyTransformer:
+    """A copy of the model whose slow pairs turn more slowly, or not at all; nothing is trained again.
 
     Args:
         model: is not changed.
-        tokens: pairs that turn slower than once in so many tokens stand still.
+        tokens: pairs that turn less than once in so many tokens are slow.
+        factor: how many times as slowly they turn in the copy, at least 1; infinity stops them.
     Raises:
-        ValueError: a number of tokens that is not positive.
+        ValueError: a number of tokens that is not positive; a factor less than 1.
     Example:
         >>> from posenc_lib import Rotary
         >>> from posenc_lib.lab import TinyTransformer
-        >>> stopped(TinyTransformer(Rotary(8), vocabulary=3, dim=32), tokens=100).schemes[0].inv_freq
-        tensor([1.0000, 0.1000, 0.0000, 0.0000], dtype=torch.float64)
+        >>> slowed(TinyTransformer(Rotary(8), vocabulary=3, dim=32), tokens=100, factor=2.0).schemes[0].inv_freq
+        tensor([1.0000e+00, 1.0000e-01, 5.0000e-03, 5.0000e-04], dtype=torch.float64)
     """
     slowest = 2 * torch.pi / validate.real("tokens", tokens, above=0)
+    if not factor >= 1:
+        raise ValueError(f"factor must be at least 1, got {factor}")
     other = copy.deepcopy(model)
-    for scheme in other.schemes:
+    for scheme in {id(one): one for one in other.schemes}.values():  # layers may share one
         if isinstance(theta := getattr(scheme, "inv_freq", None), Tensor):
-            scheme.inv_freq = theta.where(theta >= slowest, 0)
+            scheme.inv_freq = theta.where(theta >= slowest, theta / factor)
     return other
 
 

@@ -20,19 +20,26 @@ from posenc_lib.lab.contest import Entry, filled, learned
 from posenc_lib.lab.contest import outdated as of_other_code
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.remake import measured, remake
-from posenc_lib.lab.settings import EXTENDED, extensions, setting
+from posenc_lib.lab.settings import EXTENDED, Frame, arguments, configured, extensions, setting
 from posenc_lib.lab.statistics import Cell
 from posenc_lib.lab.training import one_thread
 from posenc_lib.lab.trial import TASKS, TIMES, Contest, _logits, _loss, code_version, frame
 from posenc_lib.lab.version import version
+from posenc_lib.scheme import PositionScheme
 from posenc_lib.schemes.rope import Rotary
 
 UPDATES = (10, 50, 200)  # each with a rate that rises and falls of its own
 RISE, FALL = 0.2, 0.5  # shares of the updates
 BATCHES = 5_000_000  # seed of their batches, beside that of the trial
 WAYS = ("position interpolation", "NTK-aware", "YaRN, fast from 4 turns")  # of rescaling RoPE before
+ANEW = "set for longer texts"  # a scheme whose setting follows the length of the training
 SCHEMES = (EXTENDED, "T5Bias", "Alibi", "NoPosition", "XPos")
-NAMES = (EXTENDED, *(f"{EXTENDED}, {way}" for way in WAYS), *SCHEMES[1:])
+NAMES = (
+    EXTENDED,
+    *(f"{EXTENDED}, {way}" for way in WAYS),
+    *SCHEMES[1:],
+    *(f"{name}, {ANEW}" for name in ("T5Bias", "XPos")),
+)
 ALREADY = ("copy back", "induction", "look-up", "flip-flop", "passkey", "next character")  # tasks of longer texts
 
 TEXT = "next character"  # the one task whose measure is bits, of which fewer are better
@@ -83,7 +90,8 @@ def longer(**trial: Any) -> dict[str, Any]:
     Args:
         trial: arguments of :func:`posenc_lib.lab.trial.trial`.
     Returns:
-        measure: by way ("as it is", for RoPE also ``WAYS``), by number of updates (0 first) and by length of the test.
+        measure: by way ("as it is", for RoPE also ``WAYS``, for a scheme whose setting follows the length ``ANEW``), by
+            number of updates (0 first) and by length of the test.
         version: of the code that decides all this.
     """
     model, contest, faster = remake(**trial), TASKS[trial["task"]], setting(trial["scheme"]).rate
@@ -92,6 +100,8 @@ def longer(**trial: Any) -> dict[str, Any]:
     if trial["scheme"] == EXTENDED:
         rescaled = extensions(here, float(TIMES[-1]), cast(Rotary, model.scheme).base)
         ways |= {way: rescaled[way] for way in WAYS}
+    if _follows_length(trial["scheme"], here):
+        ways[ANEW] = _set_anew(trial["scheme"], here, cast(PositionScheme, model.scheme))
     measure: dict[str, dict[str, dict[str, float]]] = {}
     for way, scheme in ways.items():
         for updates in (0, *UPDATES):
@@ -110,7 +120,20 @@ def longer_version(scheme: str, task: str, length: int, width: int = 64, heads: 
         >>> longer_version("Alibi", "passkey", 32) == code_version("Alibi", "passkey", 32)
         False
     """
-    return version([_train_on, extensions], [code_version(scheme, task, length, width, heads), UPDATES])
+    anew = [_set_anew] if _follows_length(scheme, frame(task, length, width, heads)) else []
+    return version([_train_on, extensions, *anew], [code_version(scheme, task, length, width, heads), UPDATES])
+
+
+def _follows_length(scheme: str, here: Frame) -> bool:
+    """Whether its authors would set the scheme otherwise for texts as long as the longest of the test."""
+    return arguments(scheme, here) != arguments(scheme, here._replace(length=here.longest))
+
+
+def _set_anew(scheme: str, here: Frame, trained: PositionScheme) -> PositionScheme:
+    """The scheme as it would be set for texts as long as the longest of the test, with what it has learned."""
+    anew = configured(scheme, here._replace(length=here.longest))
+    anew.load_state_dict(trained.state_dict())
+    return anew
 
 
 def _train_on(
@@ -162,7 +185,7 @@ def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> l
 
 
 def cells_after(updates: int, found: Iterable[Entry]) -> dict[tuple[str, str], Cell]:
-    """A cell for every scheme and task that was trained on, RoPE's ways of rescaling apart, as they are named there.
+    """A cell for every scheme and task that was trained on, what was changed before apart, as it is named there.
 
     Args:
         updates: 0 or one of ``UPDATES``.
@@ -180,7 +203,7 @@ def cells_after(updates: int, found: Iterable[Entry]) -> dict[tuple[str, str], C
     runs: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
     for entry in found:
         for way, measure in entry.result["measure"].items():
-            scheme = entry.setting["scheme"] + (f", {way}" if way in WAYS else "")
+            scheme = entry.setting["scheme"] + (f", {way}" if way in (*WAYS, ANEW) else "")
             runs.setdefault((scheme, entry.setting["task"]), {})[entry.setting["seed"]] = measure[str(updates)]
     cells = {}
     for pair, by_seed in runs.items():

@@ -1,31 +1,10 @@
-"""What notebook 18 reads from files, beside its exercises."""
+"""The exercises of notebook 18 agree with the library on public files."""
 
 import pytest
 
 from posenc_lib.configs import groups, public_models, scheme_of
-from posenc_lib.exercises.in_use import check_cache_gib, check_knows_distance, plain_rotations, widths_in_file
+from posenc_lib.exercises.in_use import check_cache_gib, check_knows_distance
 from posenc_lib.schemes.rope import Rotary
-
-
-@pytest.mark.parametrize(
-    ("fields", "widths"),
-    [
-        ({"hidden_size": 64, "num_attention_heads": 4}, (16, 16, 16)),
-        ({"hidden_size": 64, "num_attention_heads": 4, "head_dim": 32}, (32, 32, 16)),
-        ({"hidden_size": 64, "num_attention_heads": 4, "rotary_pct": 0.25}, (4, 16, 4)),
-        ({"n_embd": 64, "n_head": 4, "rotary_dim": 8}, (8, 16, 8)),
-        ({"text_config": {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 8}}, (8, 8, 16)),
-    ],
-)
-def test_widths_in_a_file(fields, widths):
-    assert widths_in_file(fields) == widths
-
-
-def test_plain_rotations_are_plain_and_many():
-    found = list(plain_rotations())
-    assert len(found) > 20
-    for _, _, scheme, length in found:
-        assert not scheme.rope_scaling and length > 0
 
 
 @pytest.mark.parametrize("model", ["google/gemma-3-1b-it", "google/gemma-3-27b-it", "deepseek-ai/DeepSeek-V3"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posenc_lib.lab import IGNORE, TinyTransformer, cards
-from posenc_lib.lab.inside import attention, narrowed, seen_scores, stopped, tempered
+from posenc_lib.lab.inside import attention, narrowed, seen_scores, slowed, tempered
 from posenc_lib.schemes.rope import Rotary
 
 
@@ -194,7 +194,8 @@ def test_cured_models_are_read(cure):
     other = {
         "none": watched.model,
         "queries times T": tempered(watched.model, cards.TRAINED, 1 / watched.m),
-        "slow pairs stopped": stopped(watched.model, 150),
+        "slow pairs stopped": slowed(watched.model, 150, math.inf),
+        "slow pairs interpolated": slowed(watched.model, 30, 4),
         "28 keys seen": narrowed(watched.model, 28),
     }[cure]
     found, text = watched.read(128, cure), cards.growing(128)[0]
@@ -210,7 +211,7 @@ def test_cured_models_are_read(cure):
 
 def test_another_cure_is_named():
     with pytest.raises(ValueError, match="got 'rest'"):
-        cards.cured(model(), "rest", m=1.0)
+        cards.cured(model(), "rest", m=1.0, length=64)
 
 
 def test_one_layer_must_see_all():

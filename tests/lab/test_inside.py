@@ -1,11 +1,13 @@
 """What enters a layer is the same in pieces; its scores make its weights; cured copies leave the model as it is."""
 
+import math
+
 import pytest
 import torch
 
 from posenc_lib.attention import scores
 from posenc_lib.lab import TinyTransformer
-from posenc_lib.lab.inside import attention, entering, narrowed, seen_scores, stopped, tempered
+from posenc_lib.lab.inside import attention, entering, narrowed, seen_scores, slowed, tempered
 from posenc_lib.schemes.none import NoPosition
 from posenc_lib.schemes.rope import Rotary
 from posenc_lib.schemes.sinusoidal import Sinusoidal
@@ -77,14 +79,24 @@ def test_a_temperature_multiplies_the_scores_of_layers_without_a_window_alone():
 def test_slow_pairs_of_a_copy_stand_still():
     model = toy(schemes=[Rotary(16), NoPosition(), Rotary(16, base=1e6)])
     before, turns = model(text(40)), 2 * torch.pi / model.schemes[2].inv_freq  # 6, 35, 199, ... tokens
-    other = stopped(model, 199)
+    other = slowed(model, 199, math.inf)
     assert torch.equal(model(text(40)), before)
     assert torch.equal(other.schemes[2].inv_freq > 0, turns < 199)
     assert (other.schemes[0].inv_freq > 0).sum() == 4  # 6, 20, 63 and 198.7 tokens
-    assert torch.equal(stopped(model, 1e9)(text(40)), before)
+    assert torch.equal(slowed(model, 1e9, math.inf)(text(40)), before)
     bare = TinyTransformer(NoPosition(), 7, num_layers=3).double()
     bare.load_state_dict(model.state_dict())
-    torch.testing.assert_close(stopped(model, 1)(text(40)), bare(text(40)), rtol=0, atol=1e-12)
+    torch.testing.assert_close(slowed(model, 1, math.inf)(text(40)), bare(text(40)), rtol=0, atol=1e-12)
+
+
+def test_slow_pairs_of_a_copy_turn_more_slowly():
+    model = toy(schemes=[Rotary(16)] * 3)
+    theta, other = model.schemes[0].inv_freq, slowed(model, 100, 4).schemes[0].inv_freq
+    assert torch.equal(other[:3], theta[:3])  # 6, 20, 63 tokens
+    assert torch.equal(other[3:], theta[3:] / 4)
+    few = text(20)  # if all pairs turn half as fast, tokens that stand twice as far apart look the same
+    torch.testing.assert_close(slowed(model, 1e9, 2)(few), model(few))
+    torch.testing.assert_close(slowed(model, 1, 2)(few, 2 * torch.arange(20)), model(few))
 
 
 def test_a_narrowed_copy_sees_so_many_keys():
@@ -97,7 +109,9 @@ def test_a_narrowed_copy_sees_so_many_keys():
 @pytest.mark.parametrize("value", [0, -1.0, float("nan")])
 def test_a_cure_by_a_wrong_size_is_refused(value):
     with pytest.raises(ValueError, match="tokens must be finite and greater than 0, got"):
-        stopped(toy(), value)
+        slowed(toy(), value, 2)
+    with pytest.raises(ValueError, match="factor must be at least 1, got"):
+        slowed(toy(), 30, value)
     with pytest.raises(ValueError, match="window must be"):
         narrowed(toy(), value)
 
