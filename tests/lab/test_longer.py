@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from posenc_lib.lab import contest as contest_module
 from posenc_lib.lab import longer as module
@@ -12,8 +13,10 @@ from posenc_lib.lab.claims import sure
 from posenc_lib.lab.contest import Entry, entries
 from posenc_lib.lab.longer import (
     ALREADY,
+    ANEW,
     CLAIMS,
     NAMES,
+    SCHEMES,
     UPDATES,
     WAYS,
     cells_after,
@@ -23,9 +26,10 @@ from posenc_lib.lab.longer import (
     trials,
 )
 from posenc_lib.lab.report import length_at, order_of
+from posenc_lib.lab.settings import configured
 from posenc_lib.lab.statistics import ranking, table
 from posenc_lib.lab.sweep import as_key
-from posenc_lib.lab.trial import trial
+from posenc_lib.lab.trial import frame, trial
 
 DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
 SMALL = {"seed": 0, "learning_rate": 3e-3, "length": 32, "maximum": 2, "layers": 1, "width": 16, "heads": 2}
@@ -53,7 +57,7 @@ def test_it_starts_where_the_contest_ended(contest_entries, found):
         before, measure = ended[as_key(entry.setting)], entry.result["measure"]
         assert measure["as it is"]["0"] == before["measure"]
         last = list(before["measure"])[-1]
-        for way in set(measure) - {"as it is"}:  # of other lengths the contest has other factors
+        for way in set(measure) & set(WAYS):  # of other lengths the contest has other factors
             assert measure[way]["0"][last] == before["extended"][way][last]
 
 
@@ -61,13 +65,25 @@ def test_it_starts_where_the_contest_ended(contest_entries, found):
 def test_a_run(quick, scheme):
     setting = {"scheme": scheme, "task": "flip-flop", **SMALL}
     result = longer(**setting)
-    assert set(result["measure"]) == ({"as it is", *WAYS} if scheme == "Rotary" else {"as it is"})
+    assert set(result["measure"]) == {"as it is", *(WAYS if scheme == "Rotary" else (ANEW,))}
     for measure in result["measure"].values():
         assert list(measure) == ["0", "1", "2"]
         assert all(list(by_length) == ["32", "64", "128", "256"] for by_length in measure.values())
     assert result["measure"]["as it is"]["0"] == trial(**setting)["measure"]
     assert result == longer(**setting)
     assert result["version"] == longer_version(**setting)
+
+
+def test_a_scheme_that_is_set_anew_keeps_what_it_learned():
+    here = frame("passkey", 32, 64, 4)
+    trained = configured("T5Bias", here)
+    anew = module._set_anew("T5Bias", here, trained)
+    assert torch.equal(anew.weight, trained.weight)
+    assert (trained.max_distance, anew.max_distance) == (24, 192)
+    xpos = module._set_anew("XPos", here, configured("XPos", here))
+    assert xpos.scale_base == 128
+    follows = [name for name in SCHEMES if module._follows_length(name, here)]
+    assert follows == ["T5Bias", "XPos"]
 
 
 def test_updates_change_the_model(quick):
