@@ -166,5 +166,6 @@ def test_the_command_computes_what_is_missing(tmp_path, monkeypatch, quick):
 def test_the_models_are_those_of_the_table(contest_entries, found):
     cells = table(contest_entries)
     for (scheme, task), cell in cells_after(0, found).items():
-        if cells[scheme, task].untrained() is None:
-            assert cell.seeds == cells[scheme, task].seeds
+        mine = cells[scheme.removesuffix(f", {ANEW}"), task]
+        if mine.untrained() is None:
+            assert cell.seeds == mine.seeds
