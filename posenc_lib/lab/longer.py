@@ -90,8 +90,7 @@ def longer(**trial: Any) -> dict[str, Any]:
     Args:
         trial: arguments of :func:`posenc_lib.lab.trial.trial`.
     Returns:
-        measure: by way ("as it is", for RoPE also ``WAYS``, for a scheme whose setting follows the length ``ANEW``), by
-            number of updates (0 first) and by length of the test.
+        measure: by way ("as it is", ``WAYS`` of RoPE, ``ANEW``), by number of updates (0 first), by length of the test.
         version: of the code that decides all this.
     """
     model, contest, faster = remake(**trial), TASKS[trial["task"]], setting(trial["scheme"]).rate
