@@ -178,10 +178,11 @@ def needed(fields: Fields, *names: str, default: int) -> int:
     Raises:
         ValueError: if it is null.
     """
-    for name in names:
-        if name in fields and fields[name] is None:
-            raise ValueError(f"{name} must be a number of tokens in this family, got None")
-    return fields.number(*names, most="positions", default=default)
+    found = {name: fields[name] for name in names if name in fields}  # all are read, the first decides
+    name = next(iter(found), names[0])
+    if found.get(name, default) is None:
+        raise ValueError(f"{name} must be a number of tokens in this family, got None")
+    return fields.number(name, most="positions", default=default)
 
 
 def needed_window(fields: Fields, default: int) -> int:
