@@ -181,10 +181,8 @@ class _Found(NamedTuple):
     ln_n: float
 
 
-SLOW = 150  # tokens: pairs that turn less than once in so many are stopped
-PRESSED = 30  # tokens: pairs that turn less than once in so many are interpolated
-SHORT = 28  # keys: the last question of a text of the training sees so many
-CURES = "none", "queries times T", "slow pairs stopped", "slow pairs interpolated", "28 keys seen"  # of a trained model
+SLOW = 30  # tokens: pairs that turn less than once in so many are slow
+CURES = "none", "queries times T", "slow pairs stopped", "slow pairs interpolated", "32 keys seen"  # of a trained model
 
 
 def cured(model: TinyTransformer, cure: str, m: float, length: int) -> TinyTransformer:
@@ -193,8 +191,8 @@ def cured(model: TinyTransformer, cure: str, m: float, length: int) -> TinyTrans
     Args:
         model: is not changed.
         cure: T grows from 32 tokens on, and keeps the weight of a lead m over equal scores; pairs with less than one
-            turn in 150 tokens are stopped; those with less than one in 30 are interpolated, that is turn more slowly by
-            what the text is longer than 32 tokens; with the last no layer sees more than 28 keys.
+            turn in 30 tokens are stopped, or interpolated, that is turn more slowly by what the text is longer than 32
+            tokens; with the last no layer sees more than 32 keys.
         m: a lead, not 0.
         length: tokens of the text.
     Raises:
@@ -202,8 +200,8 @@ def cured(model: TinyTransformer, cure: str, m: float, length: int) -> TinyTrans
     Example:
         >>> from posenc_lib import NoPosition
         >>> from posenc_lib.lab import TinyTransformer, cards
-        >>> cured(TinyTransformer(NoPosition(), **cards.SIZE), "28 keys seen", m=6.0, length=64).windows
-        [28, 28]
+        >>> cured(TinyTransformer(NoPosition(), **cards.SIZE), "32 keys seen", m=6.0, length=64).windows
+        [32, 32]
     """
     validate.choice("cure", cure, CURES)
     if cure == "queries times T":
@@ -211,8 +209,8 @@ def cured(model: TinyTransformer, cure: str, m: float, length: int) -> TinyTrans
     if cure == "slow pairs stopped":
         return slowed(model, SLOW, math.inf)
     if cure == "slow pairs interpolated":
-        return slowed(model, PRESSED, max(length / TRAINED, 1.0))
-    return narrowed(model, SHORT) if cure == "28 keys seen" else model
+        return slowed(model, SLOW, max(length / TRAINED, 1.0))
+    return narrowed(model, TRAINED) if cure == "32 keys seen" else model
 
 
 WATCHED = "card", "copy"  # the last question of a text; its last token, whose answer stands three places back
