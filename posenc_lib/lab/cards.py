@@ -41,14 +41,14 @@ def copy_and_card(batch: int, length: int, generator: Generator) -> tuple[Tensor
     text = torch.randint(KINDS, (batch, length), generator=generator)
     card = torch.randint(KINDS, (batch,), generator=generator)
     where = torch.randint(length // 4, (batch,), generator=generator)
-    return _asked(text, card, where)
+    return _asked(text, card, where, length // 4 + 3)
 
 
-def _asked(text: Tensor, card: Tensor, where: Tensor) -> tuple[Tensor, Tensor]:
-    """Digits (B, L), into which a card is put for each text and all questions; and the answers."""
+def _asked(text: Tensor, card: Tensor, where: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    """Digits (B, L), into which a card is put for each text and questions from a place on; and the answers."""
     answer = torch.full_like(text, IGNORE)
     answer[:, 3:] = text[:, :-3]
-    asked = torch.arange(text.shape[1] // 4 + 3, text.shape[1], 8)
+    asked = torch.arange(first, text.shape[1], 8)
     text[:, asked] = ASK
     text[torch.arange(len(text)), where] = KINDS + card
     answer[text.roll(3, 1) >= KINDS] = IGNORE  # only digits are copied
@@ -84,7 +84,7 @@ def unseen(count: int, length: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def growing(length: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sixteen texts, one with each card, among the first eight tokens; a longer one has the same card and digits first.
+    """Sixteen texts, one with each card, among the first eight tokens; a longer one begins with the shorter.
 
     Returns:
         as :func:`unseen`.
@@ -92,14 +92,14 @@ def growing(length: int) -> tuple[Tensor, Tensor, Tensor]:
         ValueError: fewer than 32 tokens.
     Example:
         >>> short, long = growing(32), growing(64)
-        >>> torch.equal(short[2].nonzero(), long[2].nonzero())
+        >>> torch.equal(short[0], long[0][:, :32])
         True
     """
     validate.integer("length", length, at_least=TRAINED)
     generator = torch.Generator().manual_seed(7)
     where = torch.randint(TRAINED // 4, (TEXTS,), generator=generator)
     digits = torch.randint(KINDS, (length, TEXTS), generator=generator).T.contiguous()
-    text, answer = _asked(digits, torch.arange(TEXTS), where)
+    text, answer = _asked(digits, torch.arange(TEXTS), where, TRAINED // 4 + 3)
     return text, answer, (text >= KINDS) & (text < ASK)
 
 
