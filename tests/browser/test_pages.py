@@ -133,6 +133,11 @@ def test_a_control_asks_for_little_when_it_is_touched(site, stem):
             assert weight({script} | pictures) <= 1.5, control["label"]
 
 
+@pytest.mark.parametrize(("words", "of"), [("lab", "lab.inside.seen_scores"), ("api", "attention.scores")])
+def test_docstrings_have_a_place(site, words, of):
+    assert f"posenc_lib.{of}" in (site / f"{words}.html").read_text(encoding="utf-8")
+
+
 def test_the_whole_site_weighs_little(site):
     assert weight({path for path in site.rglob("*") if path.is_file()}) <= 150
 

@@ -1,14 +1,12 @@
 """A page of the site shows what was recorded from its notebook, or is not made; what did not change is not recorded."""
 
 import json
-import subprocess
-import sys
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from build_site import HERE, digests, filled, page_of, record_all
+from build_site import digests, page_of, record_all
 
 RECORDED = {"alt": "A line.", "width": 900, "start": ["layer", "background", "Words."]}
 
@@ -66,14 +64,3 @@ Explorer(draw, update, alt="A line.", height=slider("height", 0.0, 1.0, 0.5, 0.5
     nbformat.write(new_notebook(cells=cells), tmp_path / "a.ipynb")
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         record_all(digests([tmp_path / "a.ipynb"], 3, 3), tmp_path / "recordings", 1, 3, 3)
-
-
-def test_sphinx_reads_every_docstring_without_a_warning(tmp_path):
-    (tmp_path / "index.md").write_text("# Both\n\n```{toctree}\n\napi\nlab\n```\n")
-    for name in ("api.md", "lab.md"):
-        (tmp_path / name).write_text(filled((HERE / "pages" / name).read_text(encoding="utf-8"), {}))
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", str(HERE), "-D", "html_static_path="]
-    done = subprocess.run([*command, str(tmp_path), str(tmp_path / "html")], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    for page, name in (("lab", "posenc_lib.lab.inside.seen_scores"), ("api", "posenc_lib.attention.scores")):
-        assert name in (tmp_path / "html" / f"{page}.html").read_text(encoding="utf-8")
