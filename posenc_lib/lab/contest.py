@@ -177,12 +177,15 @@ def outdated(found: Iterable[Entry], version_of: Callable[..., str] = code_versi
     return [entry for entry in found if entry.result["version"] != now(*map(entry.setting.__getitem__, decide))]
 
 
-def learned(found: Iterable[Entry], schemes: Sequence[str], tasks: Sequence[str]) -> list[dict[str, Any]]:
-    """The settings of the small models of these schemes that met the criterion in these tasks, seed by seed.
+def learned(
+    found: Iterable[Entry], schemes: Sequence[str], tasks: Sequence[str], size: Size = SMALL
+) -> list[dict[str, Any]]:
+    """The settings of the models of these schemes that met the criterion in these tasks, seed by seed.
 
     Args:
         found: entries of a contest, see :func:`entries`.
         schemes, tasks: in the order of which those of one seed come.
+        size: of the models and of their training.
     Example:
         >>> from posenc_lib.lab.contest import Entry, run
         >>> made = [Entry(run("Alibi", "passkey", seed, 0.003), {"met": seed < 2}) for seed in (100, 2, 1, 0)]
@@ -196,7 +199,7 @@ def learned(found: Iterable[Entry], schemes: Sequence[str], tasks: Sequence[str]
         and entry.setting["task"] in tasks
         and entry.setting["seed"] != RATES_SEED
         and entry.result["met"]
-        and entry.setting == run(*(entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate")))
+        and entry.setting == run(*(entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate")), size)
     ]
     return sorted(mine, key=lambda s: (s["seed"], schemes.index(s["scheme"]), tasks.index(s["task"])))
 

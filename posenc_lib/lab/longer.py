@@ -19,6 +19,7 @@ from posenc_lib.lab.claims import Statement
 from posenc_lib.lab.contest import Entry, filled, learned
 from posenc_lib.lab.contest import outdated as of_other_code
 from posenc_lib.lab.model import TinyTransformer
+from posenc_lib.lab.regimes import ONE_RATE
 from posenc_lib.lab.remake import measured, remake
 from posenc_lib.lab.settings import EXTENDED, Frame, arguments, configured, extensions, setting
 from posenc_lib.lab.statistics import Cell
@@ -33,12 +34,16 @@ RISE, FALL = 0.2, 0.5  # shares of the updates
 BATCHES = 5_000_000  # seed of their batches, beside that of the trial
 WAYS = ("position interpolation", "NTK-aware", "YaRN, fast from 4 turns")  # of rescaling RoPE before
 ANEW = "set for longer texts"  # a scheme whose setting follows the length of the training
+SLOWER = "at the model's rate"  # T5, whose numbers learn at a rate of their own elsewhere
+LEARNED_SLOWER = ("copy back", "induction", "look-up", "next character")  # by all five seeds
 SCHEMES = (EXTENDED, "T5Bias", "Alibi", "NoPosition", "XPos")
 NAMES = (
     EXTENDED,
     *(f"{EXTENDED}, {way}" for way in WAYS),
     *SCHEMES[1:],
     *(f"{name}, {ANEW}" for name in ("T5Bias", "XPos")),
+    f"T5Bias, {SLOWER}",
+    f"T5Bias, {SLOWER}, {ANEW}",
 )
 ALREADY = ("copy back", "induction", "look-up", "flip-flop", "passkey", "next character")  # tasks of longer texts
 
@@ -66,6 +71,8 @@ CLAIMS = (  # of notebook 20, with the number of updates after which they are sa
     *(one for task in ALREADY if task != TEXT for one in _orders(200, task, EXTENDED, 0.9)),
     *_orders(200, TEXT, "Alibi", EXTENDED),
     *_orders(200, TEXT, EXTENDED, "T5Bias"),
+    *_orders(200, TEXT, EXTENDED, f"T5Bias, {SLOWER}, {ANEW}"),
+    *_orders(200, "induction", EXTENDED, f"T5Bias, {SLOWER}, {ANEW}"),
     *_orders(50, TEXT, "Alibi", _FAST),
     *(one for n in (0, 10, 50) for one in _orders(n, "induction", _FAST, "T5Bias")),
     *(one for n in (50, 200) for one in _orders(n, "flip-flop", _FAST, "T5Bias")),
@@ -93,7 +100,8 @@ def longer(**trial: Any) -> dict[str, Any]:
         measure: by way ("as it is", ``WAYS`` of RoPE, ``ANEW``), by number of updates (0 first), by length of the test.
         version: of the code that decides all this.
     """
-    model, contest, faster = remake(**trial), TASKS[trial["task"]], setting(trial["scheme"]).rate
+    model, contest = remake(**trial), TASKS[trial["task"]]
+    faster = trial.get("own_rate", setting(trial["scheme"]).rate)
     here = frame(trial["task"], trial["length"], trial["width"], trial["heads"])
     ways = {"as it is": model.scheme}
     if trial["scheme"] == EXTENDED:
@@ -161,10 +169,13 @@ def _train_on(
 def trials(found: Iterable[Entry]) -> list[dict[str, Any]]:
     """Of the entries of a contest those that are trained on: small models that met the criterion, seed by seed.
 
+    Those of T5 whose numbers learn at the model's rate come last.
+
     Args:
         found: see :func:`posenc_lib.lab.contest.entries`.
     """
-    return learned(found, SCHEMES, ALREADY)
+    found = list(found)
+    return learned(found, SCHEMES, ALREADY) + learned(found, ("T5Bias",), LEARNED_SLOWER, ONE_RATE)
 
 
 def outdated(found: Iterable[Entry]) -> list[Entry]:
@@ -202,7 +213,8 @@ def cells_after(updates: int, found: Iterable[Entry]) -> dict[tuple[str, str], C
     runs: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
     for entry in found:
         for way, measure in entry.result["measure"].items():
-            scheme = entry.setting["scheme"] + (f", {way}" if way in (*WAYS, ANEW) else "")
+            slower = f", {SLOWER}" * ("own_rate" in entry.setting)
+            scheme = entry.setting["scheme"] + slower + (f", {way}" if way in (*WAYS, ANEW) else "")
             runs.setdefault((scheme, entry.setting["task"]), {})[entry.setting["seed"]] = measure[str(updates)]
     cells = {}
     for pair, by_seed in runs.items():
