@@ -199,7 +199,8 @@ def learned(
         and entry.setting["task"] in tasks
         and entry.setting["seed"] != RATES_SEED
         and entry.result["met"]
-        and entry.setting == run(*(entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate")), size)
+        and entry.setting
+        == run(*(entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate")), size=size)
     ]
     return sorted(mine, key=lambda s: (s["seed"], schemes.index(s["scheme"]), tasks.index(s["task"])))
 
