@@ -200,7 +200,13 @@ def learned(
         and entry.setting["seed"] != RATES_SEED
         and entry.result["met"]
         and entry.setting
-        == run(*(entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate")), size=size)
+        == run(
+            entry.setting["scheme"],
+            entry.setting["task"],
+            entry.setting["seed"],
+            entry.setting["learning_rate"],
+            size,
+        )
     ]
     return sorted(mine, key=lambda s: (s["seed"], schemes.index(s["scheme"]), tasks.index(s["task"])))
 
