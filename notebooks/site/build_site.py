@@ -62,7 +62,7 @@ def record_all(wanted: dict[Path, str], recordings: Path, jobs: int, *options: o
     context.set_forkserver_preload(["record_notebook"])
     with context.Pool(jobs, maxtasksperchild=1) as pool:
         waiting = []
-        for notebook in changed:
+        for notebook in sorted(changed, key=lambda path: -path.stat().st_size):  # the long ones first
             folder = recordings / notebook.stem
             shutil.rmtree(folder, ignore_errors=True)
             waiting.append(pool.apply_async(record_notebook, (notebook, folder, wanted[notebook], *options)))
