@@ -177,6 +177,12 @@ def outdated(found: Iterable[Entry], version_of: Callable[..., str] = code_versi
     return [entry for entry in found if entry.result["version"] != now(*map(entry.setting.__getitem__, decide))]
 
 
+def at_size(entry: Entry, size: Size) -> dict[str, Any]:
+    """The arguments of the same run of a model of this size."""
+    scheme, task, seed, rate = (entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate"))
+    return run(scheme, task, seed, rate, size)
+
+
 def learned(
     found: Iterable[Entry], schemes: Sequence[str], tasks: Sequence[str], size: Size = SMALL
 ) -> list[dict[str, Any]]:
@@ -199,14 +205,7 @@ def learned(
         and entry.setting["task"] in tasks
         and entry.setting["seed"] != RATES_SEED
         and entry.result["met"]
-        and entry.setting
-        == run(
-            entry.setting["scheme"],
-            entry.setting["task"],
-            entry.setting["seed"],
-            entry.setting["learning_rate"],
-            size,
-        )
+        and entry.setting == at_size(entry, size)
     ]
     return sorted(mine, key=lambda s: (s["seed"], schemes.index(s["scheme"]), tasks.index(s["task"])))
 

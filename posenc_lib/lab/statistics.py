@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from posenc_lib import validate
 from posenc_lib.lab.catalog import scheme_classes
-from posenc_lib.lab.contest import RATES_SEED, SEEDS, SMALL, Entry, Size, pairs, run
+from posenc_lib.lab.contest import RATES_SEED, SEEDS, SMALL, Entry, Size, at_size, pairs
 from posenc_lib.lab.settings import EXTENDED, extensions
 from posenc_lib.lab.trial import TASKS, frame
 
@@ -118,13 +118,7 @@ def of_size(found: Iterable[Entry], size: Size = SMALL) -> list[Entry]:
         >>> of_size([])
         []
     """
-    return [entry for entry in found if entry.setting["task"] in TASKS and entry.setting == _at_size(entry, size)]
-
-
-def _at_size(entry: Entry, size: Size) -> dict[str, Any]:
-    """The arguments of the same run of a model of this size."""
-    scheme, task, seed, rate = (entry.setting[name] for name in ("scheme", "task", "seed", "learning_rate"))
-    return run(scheme, task, seed, rate, size)
+    return [entry for entry in found if entry.setting["task"] in TASKS and entry.setting == at_size(entry, size)]
 
 
 def table(
