@@ -226,13 +226,33 @@ def test_one_changed_character_is_noticed(tmp_path):
         assert "Cell outputs differ" in text
 
 
+# What ends a module of the copy, so that it shows nothing: pictures take most of the time.
+NOTHING = "def {0}(*values, **options):\n    __import__('matplotlib.pyplot').pyplot.close('all')\n"
+SHOWN = {"view/__init__.py": ("Explorer", "pictogram", "show"), "view/markdown.py": ("write",)}
+ONLY_DRAWN = '"bhid,bijd->bhij", k, a', "steps.floor()"  # changes that no printed number tells
+
+
 def test_one_changed_sign_is_noticed(tmp_path):
+    """By what is printed; but for two changes pictures are neither drawn nor compared."""
     changed = {}
     for number, (stem, module, right, wrong) in enumerate(MUTATIONS):
         folder = tmp_path / f"{number}"
         no_stale_bytecode = shutil.ignore_patterns(f"{Path(module).stem}.*.pyc")
         shutil.copytree(ROOT / "posenc_lib", folder / "posenc_lib", ignore=no_stale_bytecode)
-        shutil.copy(ROOT / "notebooks" / f"{stem}.ipynb", folder)
+        notebook = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", 4)
+        if wrong not in ONLY_DRAWN:
+            for name, shown in SHOWN.items():
+                with (folder / "posenc_lib" / name).open("a") as source:
+                    source.writelines(NOTHING.format(one) for one in shown)
+            for cell in notebook.cells:
+                if cell.cell_type == "code":
+                    kinds = [set(output.get("data", ())) for output in cell.outputs]
+                    cell.outputs = [
+                        output
+                        for output, kind in zip(cell.outputs, kinds, strict=True)
+                        if not kind & {"image/png", "text/markdown"}
+                    ]
+        nbformat.write(notebook, folder / f"{stem}.ipynb")
         (folder / "data").symlink_to(ROOT / "notebooks" / "data")
         path = folder / "posenc_lib" / "schemes" / module
         source = path.read_text()
