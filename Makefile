@@ -59,9 +59,10 @@ test: $(TESTS)  ## run everything: lint, types, unit, grading, notebooks, slider
 	stage types $(VENV) -m mypy; \
 	$(MAKE) --no-print-directory unit || failed="$$failed unit"; \
 	stage notebooks $(VENV) tests/notebooks/forked_kernels.py \
-		$(VENV) -m pytest --nbval --nbval-kernel-name=python3 --nbval-cell-timeout=120 \
+		$(VENV) -m pytest --nbval --nbval-kernel-name=python3 --nbval-cell-timeout=300 \
 		--nbval-sanitize-with=tests/notebooks/sanitize.cfg -n$(WORKERS) --dist loadscope notebooks; \
-	stage grading-and-pages $(VENV) -m pytest -n$(WORKERS) --dist loadgroup tests/assignments tests/notebooks tests/browser; \
+	stage grading-and-pages $(VENV) -m pytest -n$(WORKERS) --dist loadgroup --no-loadscope-reorder \
+		tests/notebooks tests/assignments tests/browser; \
 	echo "test: $$(($$(date +%s) - start)) seconds"; \
 	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
 
