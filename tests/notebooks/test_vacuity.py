@@ -94,6 +94,7 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("11_t5", "t5.py", "return 1.0", "return head_dim**-0.5"),  # the exponent
     ("11_t5", "t5.py", "distance = (-r).clamp(min=0)", "distance = r.abs()"),  # causal, keys to the right
     ("11_t5", "t5.py", "math.log(max_distance / exact)", "math.log(max_distance)"),  # the length of the ruler
+    ("11_t5", "t5.py", "exact = num_buckets // 2", "exact = num_buckets // 4"),
     ("12_alibi", "alibi.py", "2 ** (-8 * (h - 0.5) / P)", "2 ** (-8 * (h + 0.5) / P)"),
     ("12_alibi", "alibi.py", "2 ** (-8 * h / P)", "2 ** (-8 * (h - 1) / P)"),  # the first slope 1
     ("12_alibi", "alibi.py", "return -slopes(", "return slopes("),  # far keys rewarded
@@ -161,7 +162,6 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("20_comparison", "../lab/statistics.py", 'bool(entry.result["met"] and', "bool(True and"),  # all count as trained
     ("20_comparison", "../lab/report.py", 'TIMES.index(validate.choice("times", times, TIMES))', "TIMES.index(1)"),
     ("20_comparison", "../lab/practice.py", "(long - 2 * short)", "(long - short)"),
-    ("20_comparison", "t5.py", "exact = num_buckets // 2", "exact = num_buckets // 4"),
     ("21_near_and_far", "../lab/cards.py", "others = s.masked_fill(right, -torch.inf)", "others = s"),  # N and itself
     ("21_near_and_far", "temperature.py", "return 1 + validate.real", "return validate.real"),
     ("21_near_and_far", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-2 * t / (dim + 2))"),
@@ -234,6 +234,7 @@ ONLY_DRAWN = '"bhid,bijd->bhij", k, a', "steps.floor()", "(long - short)"  # cha
 LEFT_OUT = {  # what stands in cells that train for a minute, or read what they trained
     "18_in_use": ("train(", "verdict_of("),
     "20_comparison": ("remake(", "AGAIN", "MODELS"),
+    "21_near_and_far": ("fitted(", "CASES", "mended"),
 }
 
 
