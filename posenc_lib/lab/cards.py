@@ -178,8 +178,6 @@ def leads(model: TinyTransformer, length: int) -> Tensor:
         torch.Size([32])
     """
     among = _long(model)
-    if not among:
-        raise ValueError(f"model must have a layer without a window, got windows {model.windows}")
     text, _, card = unseen(_count(length), length)
     device = next(model.parameters()).device
     asked, found = _last(text)[None].to(device), []
@@ -305,8 +303,6 @@ class Watched:
             raise ValueError(f"task must be one of {WATCHED}, got {task!r}")
         self.model, self.task = model, task
         among = _long(model) if task == "card" else list(range(len(model.windows)))
-        if not among:
-            raise ValueError(f"model must have a layer without a window, got windows {model.windows}")
         self._among = among
         s, carries = self._scores(model, TRAINED)
         leads = lead(s, carries[:, None])  # (texts, heads)
@@ -367,7 +363,9 @@ def _carriers(card: Tensor, model: TinyTransformer) -> Tensor:
 
 
 def _long(model: TinyTransformer) -> list[int]:
-    """The layers without a window."""
+    """The layers without a window, at least one of which there must be."""
+    if None not in model.windows:
+        raise ValueError(f"model must have a layer without a window, got windows {model.windows}")
     return [layer for layer, window in enumerate(model.windows) if window is None]
 
 
