@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +16,6 @@ from posenc_lib.schemes.decoupled import decoupled_key
 from posenc_lib.schemes.learned import positions_without_padding
 
 transformers.utils.logging.set_verbosity_error()
-NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 SMALL = {
     "vocab_size": 50,
     "hidden_size": 64,
@@ -589,12 +587,20 @@ def test_a_file_of_mistral_with_kinds_is_one_of_ministral(tmp_path):
 
 
 def edited_files():
-    """What the form of notebook 18 makes of the file of SmolLM3, its widths divided by 16; the base is absent alone."""
-    cells = json.loads((NOTEBOOKS / "18_in_use.ipynb").read_text())["cells"]
-    source = next("".join(cell["source"]) for cell in cells if "MENUS = {" in "".join(cell["source"]))
-    found = {"GONE": "absent", "public_models": public_models}
-    exec(source[source.index("MODELS =") : source.index("SIZES =")], found)
-    menus, file = found["MENUS"], found["SMOL"]
+    """The file of SmolLM3 with other values of six lines, its widths divided by 16; the base is absent alone."""
+    file = next(row["config"] for row in public_models() if row["model"] == "HuggingFaceTB/SmolLM3-3B")
+    menus = {
+        "rope_theta": {"as written": file["rope_theta"], "absent": "absent"},
+        "no_rope_layers": {"as written": file["no_rope_layers"], "absent": "absent", "all": [1] * 36},
+        "no_rope_layer_interval": {"4": 4, "2": 2},
+        "sliding_window": {"null": None, "4096": 4096},
+        "use_sliding_window": {"false": False, "true": True},
+        "layer_types": {
+            "as written": file["layer_types"],
+            "absent": "absent",
+            "3 of 4 sliding": (["sliding_attention"] * 3 + ["full_attention"]) * 9,
+        },
+    }
     first = {line: next(iter(menu)) for line, menu in menus.items()}
     for chosen in itertools.product(*menus.values()):
         edit = dict(zip(menus, chosen, strict=True))
@@ -608,7 +614,7 @@ def edited_files():
 
 @torch.no_grad()
 @pytest.mark.parametrize("file", edited_files())
-def test_edits_of_notebook_18(file, monkeypatch):
+def test_edited_files(file, monkeypatch):
     """Each is read as transformers runs it, or refused where that fails."""
     fields = {name: value for name, value in file.items() if name != "model_type"}
     monkeypatch.setitem(CASES, "edited", (file["model_type"], fields))

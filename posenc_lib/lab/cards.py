@@ -163,30 +163,6 @@ def lead(s: Tensor, right: Tensor) -> Tensor:
     return s.masked_fill(~right, -torch.inf).logsumexp(-1) - (others.logsumexp(-1) - n.log())
 
 
-@torch.no_grad()
-def leads(model: TinyTransformer, length: int) -> Tensor:
-    """The lead of the card at the last question of each text that :func:`answered` asks, (texts,).
-
-    Of each text that of the head in which it is greatest, among those of layers without a window.
-
-    Raises:
-        ValueError: a model all of whose layers have a window.
-    Example:
-        >>> from posenc_lib import NoPosition
-        >>> from posenc_lib.lab import TinyTransformer, cards
-        >>> leads(TinyTransformer(NoPosition(), **cards.SIZE), 1024).shape
-        torch.Size([32])
-    """
-    among = _long(model)
-    text, _, card = unseen(_count(length), length)
-    device = next(model.parameters()).device
-    asked, found = _last(text)[None].to(device), []
-    for part, carries in zip(text.split(8), _carriers(card, model).split(8), strict=True):
-        s = [seen_scores(model, layer, part.to(device), asked)[:, :, 0] for layer in among]
-        found.append(lead(torch.cat(s, dim=1).double().cpu(), carries[:, None]).amax(1))
-    return torch.cat(found)
-
-
 class _Found(NamedTuple):
     """What one query of each of 16 texts finds, of each in one head.
 

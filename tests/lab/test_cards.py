@@ -188,20 +188,6 @@ def test_another_task_is_named():
         cards.weight_on("sort", model(), layer=0)
 
 
-@pytest.mark.parametrize("windows", [None, [8, None], [None, 8]])
-def test_leads_are_of_the_texts_that_are_asked(windows):
-    small = model(windows)
-    text, _, card = cards.unseen(64, 64)
-    last, carries = last_question(text), carriers(card, windows)
-    long = [layer for layer in (0, 1) if windows is None or windows[layer] is None]
-    of_all = torch.cat([attention(small, layer, text)[:, :, last] for layer in long], dim=1)
-    best = (of_all * carries[:, None]).sum(-1).amax(1)
-    m, n = cards.leads(small, 64), last + 1 - carries.sum(1)
-    torch.testing.assert_close(m.exp() / (m.exp() + n), best, rtol=0, atol=1e-12)
-    with pytest.raises(ValueError, match=r"got windows \[8, 8\]"):
-        cards.leads(model([8, 8]), 64)
-
-
 @pytest.mark.parametrize("cure", cards.CURES)
 def test_cured_models_are_read(cure):
     watched = cards.Watched(model([8, None]))
