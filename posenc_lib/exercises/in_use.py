@@ -1,8 +1,10 @@
 """Checks of the exercises in notebook 18."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from posenc_lib import validate
 from posenc_lib.configs import cached_numbers, groups
 from posenc_lib.exercises.check import Check
 
@@ -219,3 +221,91 @@ check_cache_gib = Check(
         ),
     ],
 )
+
+
+GEMMA_3_1B = {  # what its file says of position and the cache
+    "model_type": "gemma3_text",
+    "num_hidden_layers": 26,
+    "hidden_size": 1152,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 1,
+    "head_dim": 256,
+    "max_position_embeddings": 32768,
+    "sliding_window": 512,
+    "sliding_window_pattern": 6,
+    "rope_theta": 1_000_000,
+    "rope_local_base_freq": 10_000,
+    "rope_scaling": None,
+}
+
+
+def _slow(base: float, length: int, width: int = 256) -> int:
+    """How many pairs of a head turn less than once in so many tokens."""
+    return sum(2 * math.pi * base ** (2 * t / width) > length for t in range(width // 2))
+
+
+_GIB = _cache_gib(GEMMA_3_1B, 32768)
+_LONG = _cache_gib(GEMMA_3_1B | {"sliding_window_pattern": 1}, 32768)
+READING = {  # by question: the answer, and wrong ones with what is wrong
+    "layers that rotate": (26, {4: "short layers rotate, too", 22: "long layers rotate, too"}),
+    "short layers": (
+        22,
+        {4: "these are the long ones", 21: "of six layers five are short, and of 26 - 24 = 2 both"},
+    ),
+    "farthest distance in a short layer": (
+        511,
+        {512: "among 512 keys is the token itself", 32767: "a short layer sees its last 512 keys"},
+    ),
+    "slow pairs of a short layer": (
+        _slow(1e4, 512),
+        {
+            _slow(1e6, 512): "short layers have a base of their own, rope_local_base_freq",
+            _slow(1e4, 32768): "a short layer sees 512 keys, not the whole text",
+            _slow(1e4, 512, 288): "head_dim stands in the file: 256, not 1152 / 4",
+            128 - _slow(1e4, 512): "these are the pairs that do turn once",
+        },
+    ),
+    "slow pairs of a long layer": (
+        _slow(1e6, 32768),
+        {
+            _slow(1e4, 32768): "long layers have the base rope_theta",
+            _slow(1e6, 512): "a long layer sees the whole text",
+            _slow(1e6, 32768, 288): "head_dim stands in the file: 256, not 1152 / 4",
+            128 - _slow(1e6, 32768): "these are the pairs that do turn once",
+        },
+    ),
+    "GiB of 32,768 tokens": (
+        _GIB,
+        {
+            _LONG: "this is the cache if all layers were long",
+            _GIB / 2: "keys and values are kept: a factor of 2 is missing",
+            4 * _GIB: "heads of queries are not kept: count num_key_value_heads",
+            _GIB * 2**30 / 10**9: "a GiB is 2**30 bytes, not 10**9",
+        },
+    ),
+}
+
+
+def mark_reading(answers: Mapping[str, float]) -> None:
+    """Print of each answer to exercise 1 whether it is right, and of likely mistakes what they are.
+
+    Args:
+        answers: by question, those of ``READING``; None for one that is open.
+    Raises:
+        TypeError, ValueError: another question, an answer that is no number.
+    Example:
+        >>> mark_reading({"layers that rotate": 26, "short layers": 4, "slow pairs of a long layer": None})
+        \N{CHECK MARK} layers that rotate
+        not yet, short layers: these are the long ones
+        not done yet: slow pairs of a long layer
+    """
+    for question, answer in answers.items():
+        right, mistakes = READING[validate.choice("question", question, tuple(READING))]
+        near = 0.05 if right < 1 else 0  # counts are exact
+        if answer is None:
+            print(f"not done yet: {question}")
+        elif math.isclose(validate.real(f"answer to {question!r}", answer), right, rel_tol=near):
+            print(f"\N{CHECK MARK} {question}")
+        else:
+            named = (told for wrong, told in mistakes.items() if math.isclose(answer, wrong, rel_tol=near))
+            print(f"not yet, {question}: {next(named, 'ask the file again')}")
