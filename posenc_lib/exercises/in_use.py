@@ -246,7 +246,7 @@ def _slow(base: float, length: int, width: int = 256) -> int:
 
 _GIB = _cache_gib(GEMMA_3_1B, 32768)
 _LONG = _cache_gib(GEMMA_3_1B | {"sliding_window_pattern": 1}, 32768)
-READING = {  # by question: the answer, and wrong ones with what is wrong
+READING: dict[str, tuple[float, dict[float, str]]] = {  # by question: the answer, and wrong ones with what is wrong
     "layers that rotate": (26, {4: "short layers rotate, too", 22: "long layers rotate, too"}),
     "short layers": (
         22,
