@@ -13,6 +13,7 @@ import torch
 
 import posenc_lib
 from posenc_lib import attention, configs, lab, relative, scheme, schemes
+from posenc_lib.exercises import in_use
 from posenc_lib.lab import (
     cards,
     choosing,
@@ -58,7 +59,7 @@ def public() -> dict[str, object]:
     found += [probes.Verdict, probes.requirements]
     found += [inside.entering, inside.seen_scores, inside.tempered, inside.slowed, inside.narrowed]
     found += [cards.copy_and_card, cards.card_only, cards.unseen, cards.answered, cards.lead]
-    found += [cards.growing, cards.weight_on, cards.cured, cards.Watched]
+    found += [cards.growing, cards.weight_on, cards.cured, cards.Watched, in_use.mark_reading]
     found += [name_of, inside.attention]
     found += [practice.kernel, practice.keys_final, practice.kept_per_pair, practice.sides, practice.practice]
     found += [practice.deciding, practice.further, choosing.excluded, choosing.who_remains]
