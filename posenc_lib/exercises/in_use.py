@@ -7,6 +7,7 @@ from typing import Any
 from posenc_lib import validate
 from posenc_lib.configs import cached_numbers, groups
 from posenc_lib.exercises.check import Check
+from posenc_lib.schemes.context_extension import inverse_frequencies
 
 SIZES = {"hidden_size": 64, "num_attention_heads": 4, "head_dim": 16, "num_hidden_layers": 12}
 LLAMA = SIZES | {"model_type": "llama", "rope_theta": 500_000.0, "max_position_embeddings": 8192}
@@ -241,7 +242,7 @@ GEMMA_3_1B = {  # what its file says of position and the cache
 
 def _slow(base: float, length: int, width: int = 256) -> int:
     """How many pairs of a head turn less than once in so many tokens."""
-    return sum(2 * math.pi * base ** (2 * t / width) > length for t in range(width // 2))
+    return int((inverse_frequencies(width, base) * length < 2 * math.pi).sum())
 
 
 _GIB = _cache_gib(GEMMA_3_1B, 32768)
@@ -286,7 +287,7 @@ READING: dict[str, tuple[float, dict[float, str]]] = {  # by question: the answe
 }
 
 
-def mark_reading(answers: Mapping[str, float]) -> None:
+def mark_reading(answers: Mapping[str, float | None]) -> None:
     """Print of each answer to exercise 1 whether it is right, and of likely mistakes what they are.
 
     Args:
