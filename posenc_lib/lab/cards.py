@@ -122,18 +122,24 @@ class _Shares(NamedTuple):
     copy: float
 
 
-def answered(model: TinyTransformer, length: int) -> _Shares:
+def answered(model: TinyTransformer, length: int, last: int | None = None) -> _Shares:
     """How often a model is right in texts of so many tokens, 32 of them or more: ``card``, ``copy``, shares of answers.
 
+    Args:
+        last: copies count among so many tokens at the end of a text only; all of them by default.
+    Raises:
+        ValueError: ``last`` is not positive.
     Example:
         >>> from posenc_lib import NoPosition
         >>> from posenc_lib.lab import TinyTransformer, cards
         >>> answered(TinyTransformer(NoPosition(), **cards.SIZE), 32).card < 0.5
         True
     """
+    if last is not None:
+        validate.integer("last", last, at_least=1)
     text, answer, _ = unseen(_count(length), length)
     right, asked = _said(model, text) == answer, text == ASK
-    copied = (answer != IGNORE) & ~asked
+    copied = (answer != IGNORE) & ~asked & (torch.arange(length) >= length - (last or length))
     return _Shares(right[:, _last(text)].double().mean().item(), right[copied].double().mean().item())
 
 

@@ -78,11 +78,11 @@ def test_growing_texts_are_not_shorter_than_those_of_the_training():
 
 def test_answers_are_counted_at_the_last_question_and_at_copies():
     class Oracle(torch.nn.Module):
-        """Right at each place but the last question of every second text, and wrong in all copies."""
+        """Right but at the last question of every second text, and in copies that end before so many last tokens."""
 
-        def __init__(self):
+        def __init__(self, copied: int = 0):
             super().__init__()
-            self.nothing = torch.nn.Parameter(torch.zeros(()))
+            self.nothing, self.wrong = torch.nn.Parameter(torch.zeros(())), torch.arange(64) < 64 - copied
 
         def forward(self, text):
             table = {tuple(one.tolist()): (n, row) for n, (one, row) in enumerate(zip(*given[:2], strict=True))}
@@ -90,7 +90,8 @@ def test_answers_are_counted_at_the_last_question_and_at_copies():
             for b, one in enumerate(text):
                 n, row = table[tuple(one.tolist())]
                 right = row.clamp(min=0)
-                right[one != cards.ASK] = (right[one != cards.ASK] + 1) % cards.KINDS
+                miscopied = self.wrong & (one != cards.ASK)
+                right[miscopied] = (right[miscopied] + 1) % cards.KINDS
                 if n % 2:
                     last = (one == cards.ASK).nonzero()[-1]
                     right[last] = (right[last] + 1) % cards.KINDS
@@ -99,6 +100,11 @@ def test_answers_are_counted_at_the_last_question_and_at_copies():
 
     given = cards.unseen(64, 64)
     assert cards.answered(Oracle(), 64) == (0.5, 0.0)
+    assert cards.answered(Oracle(16), 64, last=16) == (0.5, 1.0)
+    assert 0 < cards.answered(Oracle(16), 64, last=17).copy < 1
+    assert cards.answered(Oracle(64), 64) == (0.5, 1.0)
+    with pytest.raises(ValueError, match="last must be"):
+        cards.answered(Oracle(), 64, last=0)
 
 
 def test_the_lead_makes_the_weight():
