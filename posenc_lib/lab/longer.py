@@ -53,13 +53,15 @@ _NTK, _FAST, _SLOW = (
 )
 
 
-def _orders(updates: int, task: str, above: str | float, *below: str | float) -> Iterator[tuple[int, Statement]]:
-    """Claims that the first mean lies above the others, at eight times the length."""
+def _orders(
+    updates: int, task: str, above: str | float, *below: str | float, times: int = TIMES[-1]
+) -> Iterator[tuple[int, Statement]]:
+    """Claims that the first mean lies above the others, at so many times the length."""
     for other in below:
-        one, two = ((side, TIMES[-1]) if isinstance(side, str) else side for side in (above, other))
+        one, two = ((side, times) if isinstance(side, str) else side for side in (above, other))
         named = (name_of(side) if isinstance(side, str) else str(side) for side in (above, other))
         more = " needs more bits than " if task == TEXT else " above "
-        yield updates, Statement("training on", f"{task}: {more.join(named)}", task, one, two)
+        yield updates, Statement("training on", f"{task} at {times} x: {more.join(named)}", task, one, two)
 
 
 CLAIMS = (  # of notebook 20, with the number of updates after which they are said
@@ -84,6 +86,8 @@ CLAIMS = (  # of notebook 20, with the number of updates after which they are sa
     *_orders(200, "induction", EXTENDED, _SLOW),
     *_orders(10, TEXT, EXTENDED, _SLOW),
     *(one for n in (50, 200) for one in _orders(n, TEXT, _SLOW, EXTENDED)),
+    *(one for name in ("T5Bias", "Alibi") for one in _orders(200, "passkey", name, EXTENDED, times=1)),
+    *(one for times in (1, 8) for one in _orders(200, "induction", EXTENDED, "XPos", times=times)),
 )
 
 
