@@ -13,6 +13,7 @@ import torch
 
 import posenc_lib
 from posenc_lib import attention, configs, lab, relative, scheme, schemes
+from posenc_lib.configs import asked
 from posenc_lib.exercises import in_use
 from posenc_lib.lab import (
     cards,
@@ -43,7 +44,7 @@ FINDER, PARSER = doctest.DocTestFinder(recurse=False), doctest.DocTestParser()
 
 def public() -> dict[str, object]:
     """Functions and classes for others to use, by the place where they are written."""
-    modules = [attention, relative, scheme]
+    modules = [attention, relative, scheme, asked]
     for info in pkgutil.iter_modules(schemes.__path__):
         module = importlib.import_module(f"{schemes.__name__}.{info.name}")
         classes = {value.__name__ for value in scheme_classes().values() if value.__module__ == module.__name__}

@@ -1,0 +1,104 @@
+"""The questions of notebook 18: right answers by other ways, wrong ones named and all different."""
+
+import math
+
+import pytest
+import torch
+
+from posenc_lib.configs import asked as module
+from posenc_lib.configs import public_models, scheme_of
+from posenc_lib.configs.asked import ABSENT, asked, keys_seen, with_lines
+
+FILES = {row["model"]: row["config"] for row in public_models()}
+# Model; length of the training and of the text; the five right answers, counted by hand from the file.
+CASES = [
+    ("meta-llama/Llama-2-7b-hf", 4096, 4096, (32, 32, 18, 128, 0)),
+    ("meta-llama/Meta-Llama-3.1-8B", 8192, 131_072, (32, 32, 29, 128, 29)),
+    ("meta-llama/Meta-Llama-3.1-8B", 8192, 65_536, (32, 32, 29, 128, 0)),
+    ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 8192, 262_144, (36, 12, 29, 128, 0)),
+    ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 8192, 8192, (36, 48, 29, 128, 0)),
+    ("HuggingFaceTB/SmolLM3-3B", 65_536, 65_536, (27, 36, 25, 128, 0)),
+    ("google/gemma-3-27b-it", 32_768, 131_072, (62, 10, 24, 128, 0)),
+    ("google/gemma-4-26B-A4B", 262_144, 262_144, (30, 5, 0, 128, 0)),
+    ("openai/gpt-oss-20b", 4096, 131_072, (24, 12, 14, 64, 0)),
+    ("deepseek-ai/DeepSeek-V3", 4096, 163_840, (61, 61, 9, 64, 0)),
+]
+
+
+def file_of(model):
+    return FILES[model].get("text_config", FILES[model])
+
+
+@pytest.mark.parametrize(("model", "trained", "n", "right"), CASES, ids=[f"{m}-{n}" for m, _, n, _ in CASES])
+def test_the_right_answers_are_those_counted_by_hand_and_the_wrong_ones_differ(model, trained, n, right):
+    questions = asked(file_of(model), trained, n)
+    assert tuple(one.right for one in questions) == right
+    for one in questions:
+        values = [answer.value for answer in one.answers]
+        assert values == sorted(set(values)) and min(values) >= 0
+        assert 3 <= len(values) <= 4
+        assert [answer.mistake for answer in one.answers].count("") == 1
+
+
+@pytest.mark.parametrize(("base", "trained", "slow"), [(10_000.0, 2048, 23), (500_000.0, 8192, 29), (20.0, 512, 0)])
+def test_slow_pairs_by_the_formula_of_the_notebook(base, trained, slow):
+    config = {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2}
+    last = math.floor(64 * math.log((trained - 1) / (2 * math.pi), base))
+    found = asked(config | {"rope_theta": base, "max_position_embeddings": trained}, trained, 4 * trained)
+    assert found[2].right == max(63 - last, 0) == slow
+    assert found[4].right == found[2].right  # nothing slows them: all of them turn farther
+
+
+@pytest.mark.parametrize("n", [1, 4, 5, 8, 9, 17])
+@pytest.mark.parametrize("fields", [{"sliding_window": 5}, {"attention_chunk_size": 8}, {}])
+def test_keys_are_counted_as_the_mask_has_them(n, fields):
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
+    pieces = "attention_chunk_size" in fields
+    model = {"model_type": "llama4_text"} if pieces else {"model_type": "mistral", "sliding_window": None}
+    config = sizes | model | fields
+    reading, places = scheme_of(config, 0), torch.arange(n)
+    assert keys_seen(reading, n) == int(reading.visible(places[-1:], places).sum())
+
+
+def test_what_a_misreading_gives_is_named():
+    def told(config, question, n=4096):
+        return {answer.mistake: answer.value for answer in asked(config, 4096, n)[question].answers}
+
+    sizes = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 8, "max_position_embeddings": 4096}
+    smollm3 = sizes | {"model_type": "smollm3"}
+    assert told(smollm3, 0)["no list says which: every fourth does not"] == 8
+    assert told(smollm3 | {"no_rope_layers": [1, 0] * 4}, 0)["a 0 in the list means: does not rotate"] == 8
+    mistral = sizes | {"model_type": "mistral", "sliding_window": 128, "rope_theta": 1e6}
+    assert told(mistral, 1)["some layers have a window of 128 keys"] == 8
+    llama = sizes | {"model_type": "llama", "rope_theta": 1e6}
+    assert told(llama, 2)["the base is 1,000,000, not 10,000"] == told(llama | {"rope_theta": 10_000.0}, 2)[""]
+    assert (
+        told(llama | {"head_dim": 64}, 3)["a line gives the width, 64: it is not hidden_size / num_attention_heads"]
+        == 128
+    )
+    scaled = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6}
+    known = asked(llama, 4096, 4096)[2].right
+    assert told(llama | {"rope_scaling": scaled}, 4, 16_384)["rope_scaling slows these pairs enough"] == known
+
+
+def test_absent_lines_are_left_out():
+    config = {"rope_theta": 1.0, "sliding_window": 3}
+    assert with_lines(config, sliding_window=ABSENT, head_dim=2) == {"rope_theta": 1.0, "head_dim": 2}
+    assert config == {"rope_theta": 1.0, "sliding_window": 3}
+
+
+def test_files_without_rotation_and_wrong_lengths_are_refused():
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 2}
+    with pytest.raises(ValueError, match="layers that rotate, got none"):
+        asked(sizes | {"model_type": "bloom"}, 8, 8)
+    llama = sizes | {"model_type": "llama"}
+    for bad in ({"trained": 0, "n": 8}, {"trained": 8, "n": 0}):
+        with pytest.raises(ValueError, match="at least 1"):
+            asked(llama, **bad)
+    with pytest.raises(ValueError, match="n must be an integer, got 2.5"):
+        keys_seen(scheme_of(llama, 0), 2.5)
+
+
+def test_an_answer_that_stays_as_it_is_would_be_noticed(monkeypatch):
+    monkeypatch.setattr(module, "FULL_TURN", math.pi)
+    assert tuple(one.right for one in asked(file_of(CASES[0][0]), 4096, 4096)) != CASES[0][3]
