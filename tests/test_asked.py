@@ -71,7 +71,10 @@ def test_what_a_misreading_gives_is_named():
     mistral = sizes | {"model_type": "mistral", "sliding_window": 128, "rope_theta": 1e6}
     assert told(mistral, 1)["some layers have a window of 128 keys"] == 8
     llama = sizes | {"model_type": "llama", "rope_theta": 1e6}
-    assert told(llama, 2)["the base is 1,000,000, not 10,000"] == told(llama | {"rope_theta": 10_000.0}, 2)[""]
+    assert (
+        told(llama, 2)["it comes of a base of 10,000; here it is 1,000,000"]
+        == told(llama | {"rope_theta": 10_000.0}, 2)[""]
+    )
     assert (
         told(llama | {"head_dim": 64}, 3)["a line gives the width, 64: it is not hidden_size / num_attention_heads"]
         == 128

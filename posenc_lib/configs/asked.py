@@ -268,9 +268,9 @@ def _of_turns(config: Config, reading: Reading, layer: int, trained: int, n: int
     if turning < len(now):
         wrong.append((by_formula(base, width, first), f"only {turning} of its {len(now)} pairs turn"))
     if "rope_local_base_freq" in config:
-        wrong.append((by_formula(10_000.0, width, first), "that is the base of the short layers"))
+        wrong.append((by_formula(10_000.0, width, first), "it comes of the base of the short layers"))
     if base != 10_000:
-        wrong.append((by_formula(10_000.0, width, first), f"the base is {base:,.0f}, not 10,000"))
+        wrong.append((by_formula(10_000.0, width, first), f"it comes of a base of 10,000; here it is {base:,.0f}"))
     if width < head_dim:
         wrong.append((by_formula(base, head_dim, first), f"only {width} components rotate"))
     elif per_head != head_dim and per_head % 2 == 0:
@@ -280,7 +280,7 @@ def _of_turns(config: Config, reading: Reading, layer: int, trained: int, n: int
         wrong.append((by_formula(base, width, later), longer))
     wrong += [(turning - slow_count, "so many make a full turn"), (turning, "most of its pairs turn faster")]
     third = _question(
-        f"How many of its pairs make no full turn in the {trained:,} tokens of training?",
+        f"In the rotating layer that sees most, how many pairs make no full turn in the {trained:,} tokens of training?",
         ("rope_theta", "rope_local_base_freq", "head_dim", "global_head_dim", "qk_rope_head_dim"),
         slow_count,
         wrong,
@@ -293,9 +293,10 @@ def _of_turns(config: Config, reading: Reading, layer: int, trained: int, n: int
     else:
         wrong += [(per_head, by_line), (head_dim // 4, "no line says that a part is still")]
         wrong.append((2 * (turning - slow_count), "slow pairs turn, too"))
+    by_type = ("rope_type",) if "partial_rotary_factor" in str(config.get("rope_parameters")) else ()
     fourth = _question(
-        "How many components of a head turn there?",
-        ("partial_rotary_factor", "qk_nope_head_dim", "qk_rope_head_dim"),
+        "In the rotating layer that sees most, how many components of a head turn?",
+        ("partial_rotary_factor", "qk_nope_head_dim", "qk_rope_head_dim", *by_type),
         right,
         wrong,
     )
@@ -316,8 +317,11 @@ def _of_turns(config: Config, reading: Reading, layer: int, trained: int, n: int
         (len(now) // 2, "a pair that made a full turn has shown all of its angles"),
     ]
     fifth = _question(
-        f"How many of its pairs meet new angles in {n:,} tokens?",
-        ("rope_scaling", "factor", "rope_type", "type", "original_max_position_embeddings", "max_position_embeddings"),
+        f"In the rotating layer that sees most, how many pairs meet new angles in {n:,} tokens?",
+        (
+            *("rope_scaling", "factor", "type", *(() if by_type else ("rope_type",))),
+            *("original_max_position_embeddings", "max_position_embeddings"),
+        ),
         int(new.sum()),
         wrong,
     )
