@@ -22,6 +22,8 @@ from posenc_lib.lab import (
     contest,
     inside,
     longer,
+    looks,
+    octaves,
     places,
     practice,
     probes,
@@ -76,6 +78,8 @@ def public() -> dict[str, object]:
     found += [contest.learned, statistics.with_method, places.places_version, places.curves, places.untrue]
     found += [report.chosen_rates, sweep.as_key, statistics.cell_of]
     found += [ranks.fails, ranks.guesses, ranks.reciprocal_ranks, ranks.standing]
+    found += [looks.place_of, looks.colour_of, looks.colours, looks.not_trained_yet, looks.axis_of, looks.reached]
+    found += [octaves.questions, octaves.by_octave, octaves.recovered, octaves.within_octaves]
     found += [regimes.in_regime, regimes.mixed_lengths, regimes.regime_version, regimes.cells_in]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]

@@ -16,7 +16,6 @@ BITS = 5.0, 1.8  # the worst and the best end of an axis: fewer bits are better
 WIDE = 125  # characters of a line below a figure
 
 
-@cache
 def place_of(scheme: str) -> str:
     """The place where position enters in a scheme, as the probe finds it.
 
@@ -28,7 +27,12 @@ def place_of(scheme: str) -> str:
         >>> place_of("Alibi"), place_of("Rotary, NTK-aware")
         ('score', 'query and key')
     """
-    return str(PROBES["place"](drawn(scheme_classes()[scheme.split(",")[0]])))
+    return _place_of(scheme.split(",")[0])
+
+
+@cache
+def _place_of(name: str) -> str:
+    return str(PROBES["place"](drawn(scheme_classes()[name])))
 
 
 def colour_of(scheme: str) -> str:
@@ -37,8 +41,8 @@ def colour_of(scheme: str) -> str:
     Args:
         scheme: see :func:`place_of`.
     Example:
-        >>> colour_of("Alibi") == colour_of("T5Bias") == PLACES["score"]
-        True
+        >>> colour_of("Alibi"), colour_of("T5Bias"), colour_of("Shaw")
+        ('C2', 'C2', 'C3')
     """
     return PLACES.get(place_of(scheme), ELSEWHERE)
 

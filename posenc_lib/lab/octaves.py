@@ -22,7 +22,6 @@ from posenc_lib.lab.trial import SEEDS, TASKS, TIMES
 EDGES = (0, *TIMES)  # of the octaves, in training lengths
 
 
-@cache
 def questions(task: str, length: int, first: int | None = None) -> float:
     """How many questions stand in the first places of a text, mean over the texts of the contest's test.
 
@@ -36,7 +35,12 @@ def questions(task: str, length: int, first: int | None = None) -> float:
         >>> questions("copy back", 32), questions("copy back", 256, 32), questions("induction", 256, 32)
         (27.0, 27.0, 0.0)
     """
-    contest = TASKS[validate.choice("task", task, tuple(TASKS))]
+    return _questions(validate.choice("task", task, tuple(TASKS)), length, first)
+
+
+@cache
+def _questions(task: str, length: int, first: int | None) -> float:
+    contest = TASKS[task]
     batch, generator = max(64, math.ceil(8192 / length)), torch.Generator().manual_seed(SEEDS["test"])
     _, targets = contest.task(batch, length, generator, **contest.options, **contest.in_test)
     return (targets != IGNORE)[:, :first].sum(1).double().mean().item()

@@ -55,7 +55,7 @@ class Said(NamedTuple):
 
 
 _TEXT, _NTK = "next character", f"{EXTENDED}, NTK-aware"
-CLAIMS = (  # of notebook 20
+CLAIMS = (  # of notebook 22
     *(Said(scheme, "copy back", 0, 1, 0.98, 1.0) for scheme in ("Sinusoidal", "Learned")),
     *(Said(scheme, "copy back", 2, 8, 0.0, 0.15) for scheme in ("Sinusoidal", "Learned")),
     Said(EXTENDED, "copy back", 0, 4, 0.97, 1.0),
@@ -206,7 +206,7 @@ def untrue(found: Iterable[Entry], claims: Iterable[Said] = CLAIMS) -> list[Said
 
     Args:
         found: entries of the file that :func:`make` makes.
-        claims: those of notebook 20.
+        claims: those of notebook 22.
     Raises:
         KeyError: a claim on a scheme and task without a result.
     Example:

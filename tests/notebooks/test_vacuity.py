@@ -161,11 +161,14 @@ MUTATIONS = [  # notebook, module, right, wrong
     ),
     ("20_comparison", "../lab/statistics.py", 'bool(entry.result["met"] and', "bool(True and"),  # all count as trained
     ("20_comparison", "../lab/report.py", 'TIMES.index(validate.choice("times", times, TIMES))', "TIMES.index(1)"),
-    ("20_comparison", "../lab/practice.py", "(long - 2 * short)", "(long - short)"),
     ("21_near_and_far", "../lab/cards.py", "others = s.masked_fill(right, -torch.inf)", "others = s"),  # N and itself
     ("21_near_and_far", "temperature.py", "return 1 + validate.real", "return validate.real"),
     ("21_near_and_far", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-2 * t / (dim + 2))"),
     ("21_near_and_far", "../configs/readers.py", "SLIDING if (layer + 1) % pattern", "SLIDING if layer % pattern"),
+    ("22_how_far", "../lab/practice.py", "(long - 2 * short)", "(long - short)"),
+    ("22_how_far", "../lab/octaves.py", "more = np.diff([0.0, *asked])", "more = np.array(asked)"),  # of the whole text
+    ("22_how_far", "../lab/octaves.py", "[:, :first].sum(1)", "[:, first:].sum(1)"),
+    ("22_how_far", "../_fused.py", "is_causal=True", "is_causal=False"),  # no mask
 ]
 
 ONE_FAILURE_EACH = """
@@ -235,6 +238,7 @@ LEFT_OUT = {  # what stands in cells that train for a minute, or read what they 
     "18_in_use": ("train(", "verdict_of("),
     "20_comparison": ("remake(", "AGAIN", "MODELS"),
     "21_near_and_far": ("fitted(", "CASES", "mended"),
+    "22_how_far": ("remake(", "AGAIN", "MODELS"),
 }
 
 
