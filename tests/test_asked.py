@@ -37,7 +37,8 @@ def test_the_right_answers_are_those_counted_by_hand_and_the_wrong_ones_differ(m
         values = [answer.value for answer in one.answers]
         assert values == sorted(set(values)) and min(values) >= 0
         assert 3 <= len(values) <= 4
-        assert [answer.mistake for answer in one.answers].count("") == 1
+        assert [answer.right for answer in one.answers].count(True) == 1
+        assert all(answer.why for answer in one.answers)
 
 
 @pytest.mark.parametrize(("base", "trained", "slow"), [(10_000.0, 2048, 23), (500_000.0, 8192, 29), (20.0, 512, 0)])
@@ -62,7 +63,7 @@ def test_keys_are_counted_as_the_mask_has_them(n, fields):
 
 def test_what_a_misreading_gives_is_named():
     def told(config, question, n=4096):
-        return {answer.mistake: answer.value for answer in asked(config, 4096, n)[question].answers}
+        return {answer.why: answer.value for answer in asked(config, 4096, n)[question].answers if not answer.right}
 
     sizes = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 8, "max_position_embeddings": 4096}
     smollm3 = sizes | {"model_type": "smollm3"}
@@ -73,15 +74,50 @@ def test_what_a_misreading_gives_is_named():
     llama = sizes | {"model_type": "llama", "rope_theta": 1e6}
     assert (
         told(llama, 2)["it comes of a base of 10,000; here it is 1,000,000"]
-        == told(llama | {"rope_theta": 10_000.0}, 2)[""]
+        == asked(llama | {"rope_theta": 10_000.0}, 4096, 4096)[2].right
     )
     assert (
         told(llama | {"head_dim": 64}, 3)["a line gives the width, 64: it is not hidden_size / num_attention_heads"]
         == 128
     )
     scaled = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6}
-    known = asked(llama, 4096, 4096)[2].right
-    assert told(llama | {"rope_scaling": scaled}, 4, 16_384)["rope_scaling slows these pairs enough"] == known
+    enough = "the text is 4 times as long as in training, and rope_scaling slows slow pairs as much or more"
+    assert told(llama | {"rope_scaling": scaled}, 4, 16_384)[enough] == asked(llama, 4096, 4096)[2].right
+
+
+@pytest.mark.parametrize(
+    ("model", "trained", "n", "why", "lines"),
+    [
+        (
+            "meta-llama/Llama-4-Scout-17B-16E-Instruct",
+            8192,
+            262_144,
+            "its pieces end at 8,192",
+            {"attention_chunk_size"},
+        ),
+        ("google/gemma-4-26B-A4B", 262_144, 262_144, "no pair of this layer", {"partial_rotary_factor", "rope_type"}),
+        ("meta-llama/Meta-Llama-3.1-8B", 8192, 131_072, "the text is 16 times as long", {"rope_scaling", "factor"}),
+        ("google/gemma-3-27b-it", 32_768, 131_072, "the text is 4 times as long", {"rope_scaling", "factor"}),
+        ("HuggingFaceTB/SmolLM3-3B", 65_536, 65_536, "the text is no longer", {"max_position_embeddings"}),
+    ],
+)
+def test_new_angles_are_explained_by_what_decides(model, trained, n, why, lines):
+    last = asked(file_of(model), trained, n)[4]
+    assert next(answer.why for answer in last.answers if answer.right).startswith(why)
+    assert lines <= set(last.lines)
+    assert ("attention_chunk_size" in last.lines) == ("attention_chunk_size" in lines)
+
+
+def test_the_line_that_is_said_to_decide_does():
+    scout, gemma = (file_of(model) for model in ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "google/gemma-3-27b-it"))
+    found = [asked(with_lines(scout, **fields), 8192, 262_144)[4].right for fields in ({}, {"rope_scaling": ABSENT})]
+    assert found == [0, 0]  # its pieces are enough
+    assert asked(scout | {"attention_chunk_size": 262_144}, 8192, 262_144)[4].right == 29
+    assert asked(with_lines(gemma, rope_scaling=ABSENT), 32_768, 131_072)[4].right == 24
+    window = {"model_type": "mistral", "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2}
+    (right,) = [one for one in asked(window | {"sliding_window": 64}, 4096, 8192)[4].answers if one.right]
+    assert right.value == 0 and right.why == "its window is 64 keys, in training and here"
+    assert asked(window | {"sliding_window": None}, 4096, 8192)[4].right > 0
 
 
 def test_absent_lines_are_left_out():
@@ -98,7 +134,7 @@ def test_files_without_rotation_and_wrong_lengths_are_refused():
     for bad in ({"trained": 0, "n": 8}, {"trained": 8, "n": 0}):
         with pytest.raises(ValueError, match="at least 1"):
             asked(llama, **bad)
-    with pytest.raises(ValueError, match="n must be an integer, got 2.5"):
+    with pytest.raises(ValueError, match="n must be an integer"):
         keys_seen(scheme_of(llama, 0), 2.5)
 
 

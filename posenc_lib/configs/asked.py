@@ -27,27 +27,30 @@ class Answer(NamedTuple):
     """One of those offered.
 
     value: a number.
-    mistake: what was read otherwise; empty if it is right.
+    right: whether it is the answer.
+    why: what makes it right, or what was read otherwise.
 
     Example:
-        >>> Answer(64, "these are pairs, each of two components").value
-        64
+        >>> Answer(64, False, "these are pairs, each of two components").right
+        False
     """
 
     value: int
-    mistake: str
+    right: bool
+    why: str
 
 
 class Asked(NamedTuple):
     """A question to a file.
 
     text: the question.
-    lines: names of the lines that answer it; of these a file has some, or none.
+    lines: names of the lines that decide it; of these a file has some, or none.
     answers: from the smallest to the largest; one is right.
 
     Example:
         >>> from posenc_lib.configs.asked import Answer
-        >>> Asked("How many rotate?", ("no_rope_layers",), (Answer(2, "so many do not"), Answer(6, ""))).right
+        >>> answers = Answer(2, False, "so many do not rotate"), Answer(6, True, "so many numbers are 1")
+        >>> Asked("How many rotate?", ("no_rope_layers",), answers).right
         6
     """
 
@@ -58,7 +61,7 @@ class Asked(NamedTuple):
     @property
     def right(self) -> int:
         """The value that is right."""
-        return next(answer.value for answer in self.answers if not answer.mistake)
+        return next(answer.value for answer in self.answers if answer.right)
 
 
 def with_lines(config: Config, **lines: Any) -> dict[str, Any]:
@@ -202,23 +205,32 @@ def asked(config: Config, trained: int, n: int) -> list[Asked]:
     ]
 
 
-def _question(text: str, lines: tuple[str, ...], right: int, wrong: list[tuple[int, str]]) -> Asked:
+def _question(text: str, lines: tuple[str, ...], right: int, why: str, wrong: list[tuple[int, str]]) -> Asked:
     """With the first of those wrong answers that differ."""
-    offered = {right: ""}
+    offered = {right: Answer(right, True, why)}
     for value, mistake in wrong:
         if len(offered) < MOST_ANSWERS:
-            offered.setdefault(value, mistake)
-    return Asked(text, lines, tuple(Answer(*pair) for pair in sorted(offered.items())))
+            offered.setdefault(value, Answer(value, False, mistake))
+    return Asked(text, lines, tuple(sorted(offered.values())))
 
 
 def _which_rotate(config: Config, layers: list[Reading], rotate: int) -> Asked:
     count, short = len(layers), sum(bool(one.window or one.chunk) for one in layers)
     if rotate < count:
-        by_list = "a 0 in the list means: does not rotate", "a 1 in the list means: rotates"
-        by_family = "no list says which: every fourth does not", "without a list three of four rotate"
-        all_wrong, none_wrong = by_list if config.get("no_rope_layers") else by_family
+        by_list = (
+            "a 0 in the list means: does not rotate",
+            "a 1 in the list means: rotates",
+            "so many are 1 in the list",
+        )
+        by_family = (
+            "no list says which: every fourth does not",
+            "without a list three of four rotate",
+            "no list says which: all rotate but every fourth",
+        )
+        all_wrong, none_wrong, why = by_list if config.get("no_rope_layers") else by_family
         wrong = [(count, all_wrong), (count - rotate, "so many do not rotate"), (0, none_wrong)]
     else:
+        why = "in this family all layers rotate"
         wrong = [(short, "short layers rotate, and long ones, too")] * (0 < short < count)
         wrong += [
             (count - count // 4, "only in Llama 4 and SmolLM3 every fourth does not rotate where a list is absent"),
@@ -226,7 +238,7 @@ def _which_rotate(config: Config, layers: list[Reading], rotate: int) -> Asked:
             (count // 2, "no line says that every second does not rotate"),
         ]
     lines = ("no_rope_layers", "no_rope_layer_interval")
-    return _question(f"Of {count} layers, how many rotate?", lines, rotate, wrong)
+    return _question(f"Of {count} layers, how many rotate?", lines, rotate, why, wrong)
 
 
 def _which_keys(layers: list[Reading], rotate: int, n: int) -> Asked:
@@ -234,95 +246,119 @@ def _which_keys(layers: list[Reading], rotate: int, n: int) -> Asked:
     short = next((one for one in layers if keys_seen(one, n) < n), None)
     if short:
         limit = f"pieces of {short.chunk:,}" if short.chunk else f"a window of {short.window:,} keys"
+        why = f"the others have {limit}"
         wrong = [
             (count, f"some layers have {limit}"),
             (count - right, f"so many do not see it: they have {limit}"),
             (0, f"not every layer has {limit}"),
         ]
     else:
+        why = "no line limits what a layer sees"
         wrong = [(count - rotate, "so many do not rotate; all layers see all keys")] * (rotate < count)
-        wrong += [(0, "no line limits what a layer sees"), (count // 2, "no line makes every second layer short")]
+        wrong += [(0, why), (count // 2, "no line makes every second layer short")]
         wrong += [(count - 1, "layer 0 sees the whole text, too")]
     lines = ("layer_types", "sliding_window", "sliding_window_pattern", "attention_chunk_size")
-    return _question(f"In how many layers does the last of {n:,} tokens see the first?", lines, right, wrong)
+    return _question(f"In how many layers does the last of {n:,} tokens see the first?", lines, right, why, wrong)
 
 
 def _of_turns(config: Config, reading: Reading, layer: int, trained: int, n: int) -> list[Asked]:
     """The last three."""
-    known, now = angles(config, layer, trained, n)
-    slow, new = slow_and_new(known, now)
-    turning, slow_count = int((now > 0).sum()), int(slow.sum())
-    rope = reading.inner
+    slow, new = slow_and_new(*angles(config, layer, trained, n))
+    turns = turned(reading, 2) > 0
+    turning, slow_count = int(turns.sum()), int(slow.sum())
+    return [
+        _how_fast(config, reading, trained, n, turns, slow_count),
+        _which_pairs(config, reading, turning, slow_count),
+        _new_angles(config, reading, trained, n, len(turns), turning, slow_count, int(new.sum())),
+    ]
+
+
+def _per_head(config: Config) -> int:
+    return int(config["hidden_size"]) // int(config["num_attention_heads"])
+
+
+def _by_line(head_dim: int) -> str:
+    return f"a line gives the width, {head_dim}: it is not hidden_size / num_attention_heads"
+
+
+def _how_fast(config: Config, reading: Reading, trained: int, n: int, turns: Tensor, slow: int) -> Asked:
+    rope, turning, width = reading.inner, int(turns.sum()), 2 * len(turns)
     assert isinstance(rope, Rotary)
-    base, head_dim = rope.base, rope.head_dim
-    by_line = f"a line gives the width, {head_dim}: it is not hidden_size / num_attention_heads"
-    width = 2 * len(now)  # of the part that may rotate
 
     def by_formula(base: float, width: int, keys: int) -> int:
         """How many pairs make no full turn on the way to the farthest of so many keys."""
         return int((inverse_frequencies(width, base).double() * (keys - 1) < FULL_TURN).sum())
 
     first, later = keys_seen(reading, trained), keys_seen(reading, n)
-    per_head = int(config["hidden_size"]) // int(config["num_attention_heads"])
+    lines = ["rope_theta", "rope_local_base_freq", "head_dim", "global_head_dim", "qk_rope_head_dim"]
+    last = f"up to t = {turning - slow - 1}" if turning > slow else "of no t"
+    why = f"with base {rope.base:,.0f} and d = {width} pairs {last} make a full turn"
     wrong = []
-    if turning < len(now):
-        wrong.append((by_formula(base, width, first), f"only {turning} of its {len(now)} pairs turn"))
+    if turning < len(turns):
+        lines += ["partial_rotary_factor", "rope_type"]
+        why += ", and no others turn" * (slow == 0)
+        wrong.append((by_formula(rope.base, width, first), f"only {turning} of its {len(turns)} pairs turn"))
     if "rope_local_base_freq" in config:
         wrong.append((by_formula(10_000.0, width, first), "it comes of the base of the short layers"))
-    if base != 10_000:
-        wrong.append((by_formula(10_000.0, width, first), f"it comes of a base of 10,000; here it is {base:,.0f}"))
-    if width < head_dim:
-        wrong.append((by_formula(base, head_dim, first), f"only {width} components rotate"))
-    elif per_head != head_dim and per_head % 2 == 0:
-        wrong.append((by_formula(base, per_head, first), by_line))
+    if rope.base != 10_000:
+        wrong.append((by_formula(10_000.0, width, first), f"it comes of a base of 10,000; here it is {rope.base:,.0f}"))
+    if width < rope.head_dim:
+        wrong.append((by_formula(rope.base, rope.head_dim, first), f"only {width} components rotate"))
+    elif _per_head(config) != rope.head_dim and _per_head(config) % 2 == 0:
+        wrong.append((by_formula(rope.base, _per_head(config), first), _by_line(rope.head_dim)))
     if n != trained:
         longer = f"a text of the training has {trained:,} tokens, not {n:,}"
-        wrong.append((by_formula(base, width, later), longer))
-    wrong += [(turning - slow_count, "so many make a full turn"), (turning, "most of its pairs turn faster")]
-    third = _question(
-        f"In the rotating layer that sees most, how many pairs make no full turn in the {trained:,} tokens of training?",
-        ("rope_theta", "rope_local_base_freq", "head_dim", "global_head_dim", "qk_rope_head_dim"),
-        slow_count,
+        wrong.append((by_formula(rope.base, width, later), longer))
+    wrong += [(turning - slow, "so many make a full turn"), (turning, "most of its pairs turn faster")]
+    tokens = f"the {trained:,} tokens of training"
+    return _question(
+        f"In the rotating layer that sees most, how many pairs make no full turn in {tokens}?",
+        tuple(lines),
+        slow,
+        why,
         wrong,
     )
 
-    right = 2 * turning
+
+def _which_pairs(config: Config, reading: Reading, turning: int, slow: int) -> Asked:
+    rope, right = reading.inner, 2 * turning
+    assert isinstance(rope, Rotary)
+    head_dim = rope.head_dim
     wrong = [(turning, "these are pairs, each of two components")]
     if right < head_dim:
+        why = f"of {head_dim} components the others are still"
         wrong += [(head_dim, "some components are still"), (head_dim - right, "so many components are still")]
     else:
-        wrong += [(per_head, by_line), (head_dim // 4, "no line says that a part is still")]
-        wrong.append((2 * (turning - slow_count), "slow pairs turn, too"))
-    by_type = ("rope_type",) if "partial_rotary_factor" in str(config.get("rope_parameters")) else ()
-    fourth = _question(
-        "In the rotating layer that sees most, how many components of a head turn?",
-        ("partial_rotary_factor", "qk_nope_head_dim", "qk_rope_head_dim", *by_type),
-        right,
-        wrong,
-    )
+        why = "no line says that a part is still"
+        wrong += [(_per_head(config), _by_line(head_dim)), (head_dim // 4, why)]
+        wrong.append((2 * (turning - slow), "slow pairs turn, too"))
+    lines: tuple[str, ...] = ("partial_rotary_factor", "qk_nope_head_dim", "qk_rope_head_dim")
+    lines += ("rope_type",) * ("partial_rotary_factor" in str(config.get("rope_parameters")))
+    text = "In the rotating layer that sees most, how many components of a head turn?"
+    return _question(text, lines, right, why, wrong)
 
-    wrong = []
-    if slow_count and not new.any():
-        if config.get("rope_scaling"):
-            wrong.append((slow_count, "rope_scaling slows these pairs enough"))
-        else:
-            wrong.append((slow_count, "no distance is longer than in training"))
-    elif new.any():
-        scaled = "rope_scaling does not slow them enough" if config.get("rope_scaling") else "no line slows them"
-        wrong.append((0, f"slow pairs turn farther in a longer text, and {scaled}"))
-    wrong += [
-        (turning - slow_count, "a pair that made a full turn has shown all of its angles"),
-        (turning, "a pair that made a full turn has shown all of its angles"),
-        (len(now), "a still pair has no angle"),
-        (len(now) // 2, "a pair that made a full turn has shown all of its angles"),
-    ]
-    fifth = _question(
-        f"In the rotating layer that sees most, how many pairs meet new angles in {n:,} tokens?",
-        (
-            *("rope_scaling", "factor", "type", *(() if by_type else ("rope_type",))),
-            *("original_max_position_embeddings", "max_position_embeddings"),
-        ),
-        int(new.sum()),
-        wrong,
-    )
-    return [third, fourth, fifth]
+
+def _new_angles(
+    config: Config, reading: Reading, trained: int, n: int, pairs: int, turning: int, slow: int, new: int
+) -> Asked:
+    scaling = config.get("rope_scaling") or {}
+    lines: tuple[str, ...] = ("original_max_position_embeddings", "max_position_embeddings")
+    of_scaling = ("rope_scaling", "factor", "rope_type", "type") * bool(scaling)
+    longer = f"the text is {n / trained:g} times as long as in training"
+    if new:
+        why, lines = f"{longer}, the factor of rope_scaling is {scaling.get('factor', 1):g}", lines + of_scaling
+    elif not slow:
+        why, lines = "no pair of this layer is slow", ("partial_rotary_factor", "rope_type")
+    elif reading.chunk and reading.chunk <= trained:
+        why, lines = f"its pieces end at {reading.chunk:,} tokens, in training and here", ("attention_chunk_size",)
+    elif reading.window and reading.window <= trained:
+        why, lines = f"its window is {reading.window:,} keys, in training and here", ("sliding_window",)
+    elif n <= trained:
+        why = "the text is no longer than in training"
+    else:
+        why, lines = f"{longer}, and rope_scaling slows slow pairs as much or more", lines + of_scaling
+    shown = "a pair that made a full turn has shown all of its angles"
+    wrong = [(0, why) if new else (slow, why), (turning - slow, shown), (turning, shown)]
+    wrong += [(pairs, "a still pair has no angle"), (pairs // 2, shown)]
+    text = f"In the rotating layer that sees most, how many pairs meet new angles in {n:,} tokens?"
+    return _question(text, lines, new, why, wrong)

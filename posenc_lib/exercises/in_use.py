@@ -264,6 +264,7 @@ READING: dict[str, tuple[float, dict[float, str]]] = {  # by question: the answe
             _slow(1e4, 32768): "a short layer sees 512 keys, not the whole text",
             _slow(1e4, 512, 288): "head_dim stands in the file: 256, not 1152 / 4",
             128 - _slow(1e4, 512): "these are the pairs that do turn once",
+            127 - _slow(1e4, 512): "this is the last pair that does turn once; asked is how many do not",
         },
     ),
     "slow pairs of a long layer": (
@@ -273,6 +274,7 @@ READING: dict[str, tuple[float, dict[float, str]]] = {  # by question: the answe
             _slow(1e6, 512): "a long layer sees the whole text",
             _slow(1e6, 32768, 288): "head_dim stands in the file: 256, not 1152 / 4",
             128 - _slow(1e6, 32768): "these are the pairs that do turn once",
+            127 - _slow(1e6, 32768): "this is the last pair that does turn once; asked is how many do not",
         },
     ),
     "GiB of 32,768 tokens": (
