@@ -1,10 +1,16 @@
 """Of the exercises of notebook 22: other right ways to write them pass, and are the library's rule."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from posenc_lib.exercises.how_far import check_between, check_by_octave, check_cliff
 from posenc_lib.lab import octaves
+from posenc_lib.lab.contest import entries
+from posenc_lib.lab.statistics import of_size, table
+
+DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
 
 
 def octaves_by_loops(means, asked):
@@ -55,3 +61,18 @@ def test_a_curve_stays_between():
         before, here, after = (curve[: int(n)].mean().item() for n in asked)
         least, most = check_between.reference(before, after, asked)
         assert least - 1e-12 <= here <= most + 1e-12
+
+
+def test_what_the_solutions_say_of_the_file():
+    cells = table(of_size(entries(DATA / "contest.jsonl")))
+    asked = torch.tensor([octaves.questions("copy back", length) for length in (32, 64, 128, 256)]).double()
+
+    def means(scheme):
+        return torch.tensor([cells[scheme, "copy back"].at(n).mean() for n in (32, 64, 128, 256)], dtype=torch.float64)
+
+    said = {"Learned": [27, 27, 27], "Sinusoidal": [30, 32, 34], "Fire": [31, 31, 33], "Rotary": [59, 122, 159]}
+    for scheme, places in said.items():
+        assert check_cliff.reference(means(scheme)[1:], asked[1:], 1 / 16).round().tolist() == places
+    before, after = means("Rotary")[2:].tolist()
+    at_six = check_between.reference(before, after, torch.tensor([asked[2], 6 * 32 - 5, asked[3]]).double())
+    assert at_six.tolist() == pytest.approx([0.65, 0.88], abs=0.005)
