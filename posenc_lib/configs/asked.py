@@ -44,7 +44,8 @@ class Asked(NamedTuple):
     """A question to a file.
 
     text: the question.
-    lines: names of the lines that decide it; of these a file has some, or none.
+    lines: names of the lines that decide it, with that of the line above and a dot if they must stand below it; of
+        these a file has some, or none.
     answers: from the smallest to the largest; one is right.
 
     Example:
@@ -128,8 +129,6 @@ def kind(reading: Reading) -> str:
 def turned(reading: Reading, n: int) -> Tensor:
     """(pairs,) float64, radians of each pair between the last of n tokens and the farthest key that it sees.
 
-    Of decoupled RoPE without the components that tell content.
-
     Example:
         >>> from posenc_lib.configs import scheme_of
         >>> sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
@@ -137,10 +136,7 @@ def turned(reading: Reading, n: int) -> Tensor:
         >>> turned(reading, 10)
         tensor([3.0000, 0.0300], dtype=torch.float64)
     """
-    theta = frequencies_of(reading)
-    if isinstance(reading.inner, DecoupledRotary):
-        theta = theta[theta > 0]
-    return theta * (keys_seen(reading, n) - 1)
+    return frequencies_of(reading) * (keys_seen(reading, n) - 1)
 
 
 def angles(config: Config, layer: int, trained: int, n: int) -> tuple[Tensor, Tensor]:
@@ -267,10 +263,17 @@ def _of_turns(config: Config, reading: Reading, layer: int, trained: int, n: int
     turns = turned(reading, 2) > 0
     turning, slow_count = int(turns.sum()), int(slow.sum())
     return [
-        _how_fast(config, reading, trained, n, turns, slow_count),
-        _which_pairs(config, reading, turning, slow_count),
-        _new_angles(config, reading, trained, n, len(turns), turning, slow_count, int(new.sum())),
+        _how_fast(config, reading, layer, trained, n, turns, slow_count),
+        _which_pairs(config, reading, layer, turning, slow_count),
+        _new_angles(config, reading, layer, trained, n, len(turns), turning, slow_count, int(new.sum())),
     ]
+
+
+def _of_layer(config: Config, layer: int, *names: str) -> tuple[str, ...]:
+    """Names of lines about rotation: below the kind of the layer where a file has them by kind."""
+    kinds, parameters = config.get("layer_types"), config.get("rope_parameters") or {}
+    below = f"{kinds[layer]}." if kinds and kinds[layer] in parameters else ""
+    return tuple(below + name for name in names)
 
 
 def _per_head(config: Config) -> int:
@@ -281,23 +284,27 @@ def _by_line(head_dim: int) -> str:
     return f"a line gives the width, {head_dim}: it is not hidden_size / num_attention_heads"
 
 
-def _how_fast(config: Config, reading: Reading, trained: int, n: int, turns: Tensor, slow: int) -> Asked:
-    rope, turning, width = reading.inner, int(turns.sum()), 2 * len(turns)
+def _how_fast(config: Config, reading: Reading, layer: int, trained: int, n: int, turns: Tensor, slow: int) -> Asked:
+    rope, turning = reading.inner, int(turns.sum())
     assert isinstance(rope, Rotary)
+    width = 2 * turning if isinstance(rope, DecoupledRotary) else 2 * len(turns)
 
     def by_formula(base: float, width: int, keys: int) -> int:
         """How many pairs make no full turn on the way to the farthest of so many keys."""
         return int((inverse_frequencies(width, base).double() * (keys - 1) < FULL_TURN).sum())
 
     first, later = keys_seen(reading, trained), keys_seen(reading, n)
-    lines = ["rope_theta", "rope_local_base_freq", "head_dim", "global_head_dim", "qk_rope_head_dim"]
-    last = f"up to t = {turning - slow - 1}" if turning > slow else "of no t"
-    why = f"with base {rope.base:,.0f} and d = {width} pairs {last} make a full turn"
+    lines = _of_layer(config, layer, "rope_theta")
+    lines += ("rope_local_base_freq",) if reading.window else ()
+    lines += ("head_dim",) if reading.window or "global_head_dim" not in config else ("global_head_dim",)
+    lines += ("qk_rope_head_dim",)
+    last = width // 2 - by_formula(rope.base, width, first) - 1
+    why = f"with base {rope.base:,.0f} and d = {width} pairs up to t = {last} make a full turn"
     wrong = []
-    if turning < len(turns):
-        lines += ["partial_rotary_factor", "rope_type"]
-        why += ", and no others turn" * (slow == 0)
-        wrong.append((by_formula(rope.base, width, first), f"only {turning} of its {len(turns)} pairs turn"))
+    if 2 * turning < width:
+        lines += _of_layer(config, layer, "partial_rotary_factor", "rope_type")
+        why += "; here no slower ones turn" if not slow else "; here some are still"
+        wrong.append((by_formula(rope.base, width, first), "some pairs of this layer are still"))
     if "rope_local_base_freq" in config:
         wrong.append((by_formula(10_000.0, width, first), "it comes of the base of the short layers"))
     if rope.base != 10_000:
@@ -320,7 +327,7 @@ def _how_fast(config: Config, reading: Reading, trained: int, n: int, turns: Ten
     )
 
 
-def _which_pairs(config: Config, reading: Reading, turning: int, slow: int) -> Asked:
+def _which_pairs(config: Config, reading: Reading, layer: int, turning: int, slow: int) -> Asked:
     rope, right = reading.inner, 2 * turning
     assert isinstance(rope, Rotary)
     head_dim = rope.head_dim
@@ -332,14 +339,14 @@ def _which_pairs(config: Config, reading: Reading, turning: int, slow: int) -> A
         why = "no line says that a part is still"
         wrong += [(_per_head(config), _by_line(head_dim)), (head_dim // 4, why)]
         wrong.append((2 * (turning - slow), "slow pairs turn, too"))
-    lines: tuple[str, ...] = ("partial_rotary_factor", "qk_nope_head_dim", "qk_rope_head_dim")
-    lines += ("rope_type",) * ("partial_rotary_factor" in str(config.get("rope_parameters")))
+    lines = ("qk_nope_head_dim", "qk_rope_head_dim", *_of_layer(config, layer, "partial_rotary_factor"))
+    lines += _of_layer(config, layer, "rope_type") * ("rope_parameters" in config)
     text = "In the rotating layer that sees most, how many components of a head turn?"
     return _question(text, lines, right, why, wrong)
 
 
 def _new_angles(
-    config: Config, reading: Reading, trained: int, n: int, pairs: int, turning: int, slow: int, new: int
+    config: Config, reading: Reading, layer: int, trained: int, n: int, pairs: int, turning: int, slow: int, new: int
 ) -> Asked:
     scaling = config.get("rope_scaling") or {}
     lines: tuple[str, ...] = ("original_max_position_embeddings", "max_position_embeddings")
@@ -348,9 +355,10 @@ def _new_angles(
     if new:
         why, lines = f"{longer}, the factor of rope_scaling is {scaling.get('factor', 1):g}", lines + of_scaling
     elif not slow:
-        why, lines = "no pair of this layer is slow", ("partial_rotary_factor", "rope_type")
+        why, lines = "no pair of this layer is slow", _of_layer(config, layer, "partial_rotary_factor", "rope_type")
     elif reading.chunk and reading.chunk <= trained:
         why, lines = f"its pieces end at {reading.chunk:,} tokens, in training and here", ("attention_chunk_size",)
+        why += "; rope_scaling slows the slow pairs besides" * bool(scaling)
     elif reading.window and reading.window <= trained:
         why, lines = f"its window is {reading.window:,} keys, in training and here", ("sliding_window",)
     elif n <= trained:
