@@ -586,7 +586,7 @@ PATH = (
         "None of these: language, in texts no longer than in training?",
         unless("Rotary", _TEXT),
         in_flash(1, _TEXT),
-        "kernels and models' configs; contest: next character, 1 x",
+        "kernels; contest: next character, 1 x",
         all_of(
             everybody(1, _TEXT),
             perhaps(1, _TEXT),

@@ -236,7 +236,6 @@ SHOWN = {"view/__init__.py": ("Explorer", "pictogram", "show"), "view/markdown.p
 ONLY_DRAWN = '"bhid,bijd->bhij", k, a', "steps.floor()", "(long - short)"  # changes that no printed number tells
 LEFT_OUT = {  # what stands in cells that train for a minute, or read what they trained
     "18_in_use": ("train(", "verdict_of("),
-    "20_comparison": ("remake(", "AGAIN", "MODELS"),
     "21_near_and_far": ("fitted(", "CASES", "mended"),
     "22_how_far": ("remake(", "AGAIN", "MODELS"),
 }
