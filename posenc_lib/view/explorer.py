@@ -72,10 +72,13 @@ class Explorer:
         play: the name of the control that a play button sweeps; without one there is no button.
         together: groups of names of controls whose every combination is recorded for pages without a kernel. Of the
             others the values of one at a time are, with the rest at the start.
+        resets: by the name of a control those that go back to the start when it moves, as an answer does when the
+            question is another.
         controls: one for each argument of ``update``, made with ``slider``, ``log_slider``, ``choice``, ``toggle`` or
             ``toggles``.
     Raises:
-        ValueError: if ``alt`` is empty, there is no control, or ``play`` or ``together`` name one that is not there.
+        ValueError: if ``alt`` is empty, there is no control, or ``play``, ``together`` or ``resets`` name one that is
+            not there.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Explorer:
         size: tuple[float, float] = (9, 3.6),
         play: str | None = None,
         together: Iterable[tuple[str, ...]] = (),
+        resets: Mapping[str, tuple[str, ...]] | None = None,
         **controls: ipywidgets.Widget,
     ):
         if not alt.strip():
@@ -95,7 +99,10 @@ class Explorer:
             raise ValueError("controls must hold at least one control, got none")
         self.controls, self.alt, self.width = controls, alt, round(DPI * size[0])
         self.play, self.together = play, [tuple(group) for group in together]
-        for argument, names in (("play", [play] if play else []), ("together", sum(self.together, ()))):
+        self.resets = {name: tuple(others) for name, others in (resets or {}).items()}
+        resetting = (*self.resets, *sum(self.resets.values(), ()))
+        named = (("play", [play] if play else []), ("together", sum(self.together, ())), ("resets", resetting))
+        for argument, names in named:
             if unknown := [name for name in names if name not in controls]:
                 raise ValueError(f"{argument} must name controls of {list(controls)}, got {unknown[0]!r}")
         self._update, self._clamp = update, clamp
@@ -111,6 +118,7 @@ class Explorer:
         self._ready: dict[tuple, tuple[Picture, str]] = {}  # pictures by the values of the controls
         self._soon: asyncio.TimerHandle | None = None
         self._settling, self._sweep = False, sweep(controls[play]) if play else []
+        self._start = self.values
         self._screen = _Screen(alt=alt, width=self.width, main=controls[play].description if play else "")
         self._answer()
         settings = ", ".join(f"{c.description} = {text(c, c.value)}" for c in self.controls.values())
@@ -179,14 +187,21 @@ class Explorer:
 
     def _on_move(self, change: Bunch) -> None:
         if not self._settling:
+            self._settling = True
+            for other in self.resets.get(self._name(change.owner), ()):
+                self.controls[other].value = self._start[other]
+            self._settling = False
             self._answer(kept=True)
             self._look_ahead(change)
+
+    def _name(self, moved: ipywidgets.Widget) -> str:
+        return next(name for name, control in self.controls.items() if control is moved)
 
     def _look_ahead(self, change: Bunch) -> None:
         """Paint what comes next if the hand goes on like this, as soon as it rests."""
         if self._soon:
             self._soon.cancel()
-        name = next(name for name, control in self.controls.items() if control is change.owner)
+        name = self._name(change.owner)
         value = following(change.owner, change.old, change.new)
         with suppress(RuntimeError):  # without a running loop nobody moves a control again
             if value is not None:

@@ -102,4 +102,5 @@ def record(explorer: Explorer, most: int = SWEEP, pair: int = PAIR) -> tuple[dic
     explorer.set(**start)
     pictures = {name: pictures[name] for name in named(states.values())}
     page = {"alt": explorer.alt, "width": explorer.width, "play": explorer.play, "together": together}
+    page["resets"] = {name: list(others) for name, others in explorer.resets.items()}
     return page | {"controls": controls, "states": states}, pictures

@@ -166,6 +166,10 @@ function replay(el, load) {
   const follow = async (moved) => {
     await ready();
     fetch_ahead(sweep(moved));
+    for (const name of page.resets[moved.spec.name] ?? []) {
+      const control = controls.find((c) => c.spec.name === name);
+      control.set(control.spec.start);
+    }
     const [key, note] = settle(moved);
     const [layer, background, words, others] = states[key];
     if (layer) Object.assign(last, { background: address(background), layer: address(layer) });

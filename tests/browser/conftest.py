@@ -75,6 +75,7 @@ explorer = Explorer(
     ends=toggles("ends", ("whole", "thick"), (False, False)),
     play="n",
     together=[("height", "base"), ("kind", "dots", "ends")],
+    resets={"kind": ("ends",)},
     alt="A line that rises from the left to the right.",
     clamp=lambda n, top, **others: {"n": min(n, top)},
 )

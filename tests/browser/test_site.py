@@ -66,6 +66,15 @@ def test_three_that_belong_together_move_together(explorer):
     assert "Back" not in explorer.words.inner_text()
 
 
+def test_what_another_control_resets_goes_back_without_a_word(explorer):
+    explorer.control("dots").press("Space")
+    explorer.box.get_by_role("button", name="thick").click()
+    expect(explorer.words).to_contain_text("kind=solid dots=True ends=01")
+    explorer.control("line").select_option("dashed")
+    expect(explorer.words).to_contain_text("kind=dashed dots=True ends=00")
+    assert "Back" not in explorer.words.inner_text()
+
+
 def test_a_key_leads_to_the_next_place_that_was_recorded(explorer):
     explorer.control("base").press("End")
     expect(explorer.words).to_contain_text("height=0.50 base=100 ")

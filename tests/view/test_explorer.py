@@ -327,7 +327,23 @@ def test_play_of_a_menu():
     assert words == ["interleaved.", "half."]
 
 
-@pytest.mark.parametrize("option", [{"play": "m"}, {"together": [("k", "m")]}])
+def test_a_control_takes_others_back_to_the_start():
+    def update_all(artists, k, question, answer):
+        return f"{question} {answer} {k}."
+
+    controls = {"question": choice("question", ["1", "2"], "1"), "answer": choice("answer", ["?", "a"], "?")}
+    e = Explorer(draw, update_all, "A.", resets={"question": ("answer",)}, k=slider("n", 0, 9, 3), **controls)
+    e.controls["answer"].value, e.controls["k"].value = "a", 5
+    assert e.words == "1 a 5."
+    e.controls["question"].value = "2"
+    assert e.words == "2 ? 5."
+    e.set(question="1", answer="a")  # all at once: nothing is taken back
+    assert e.words == "1 a 5."
+
+
+@pytest.mark.parametrize(
+    "option", [{"play": "m"}, {"together": [("k", "m")]}, {"resets": {"k": ("m",)}}, {"resets": {"m": ("k",)}}]
+)
 def test_refuses_names_of_controls_that_are_not_there(option):
     with pytest.raises(ValueError, match=next(iter(option))) as refusal:
         explorer(3, **option)

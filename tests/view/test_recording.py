@@ -65,8 +65,8 @@ def recorded():
 
 def test_it_says_what_the_page_has_to_know(recorded):
     page, _ = recorded
-    assert json.loads(json.dumps(page)).keys() == {"alt", "width", "play", "together", "controls", "states"}
-    assert (page["alt"], page["width"], page["play"]) == ("A line.", 400, "n")
+    assert json.loads(json.dumps(page)).keys() == {"alt", "width", "play", "together", "resets", "controls", "states"}
+    assert (page["alt"], page["width"], page["play"], page["resets"]) == ("A line.", 400, "n", {})
     kinds = {control["name"]: (control["kind"], control["label"]) for control in page["controls"]}
     assert kinds == {
         "n": ("slider", "length"),
