@@ -46,7 +46,7 @@ class Asked(NamedTuple):
     text: the question.
     lines: names of the lines that decide it, with that of the line above and a dot if they must stand below it; of
         these a file has some, or none.
-    answers: from the smallest to the largest; one is right.
+    answers: in the order of their size, from some on and then from the smallest; one is right.
 
     Example:
         >>> from posenc_lib.configs.asked import Answer
@@ -202,12 +202,14 @@ def asked(config: Config, trained: int, n: int) -> list[Asked]:
 
 
 def _question(text: str, lines: tuple[str, ...], right: int, why: str, wrong: list[tuple[int, str]]) -> Asked:
-    """With the first of those wrong answers that differ."""
+    """With the first of those wrong answers that differ; no place is always that of the right one."""
     offered = {right: Answer(right, True, why)}
     for value, mistake in wrong:
         if len(offered) < MOST_ANSWERS:
             offered.setdefault(value, Answer(value, False, mistake))
-    return Asked(text, lines, tuple(sorted(offered.values())))
+    first = sum(offered) % len(offered)
+    ordered = sorted(offered.values())
+    return Asked(text, lines, (*ordered[first:], *ordered[:first]))
 
 
 def _which_rotate(config: Config, layers: list[Reading], rotate: int) -> Asked:
@@ -352,8 +354,10 @@ def _new_angles(
     lines: tuple[str, ...] = ("original_max_position_embeddings", "max_position_embeddings")
     of_scaling = ("rope_scaling", "factor", "rope_type", "type") * bool(scaling)
     longer = f"the text is {n / trained:g} times as long as in training"
-    if new:
+    if new and scaling:
         why, lines = f"{longer}, the factor of rope_scaling is {scaling.get('factor', 1):g}", lines + of_scaling
+    elif new:
+        why = f"{longer}, and no line slows the pairs"
     elif not slow:
         why, lines = "no pair of this layer is slow", _of_layer(config, layer, "partial_rotary_factor", "rope_type")
     elif reading.chunk and reading.chunk <= trained:
