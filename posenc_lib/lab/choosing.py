@@ -527,7 +527,7 @@ PATH = (
     ),
     Question(
         "Do texts grow, and do you train on in longer ones?",
-        words("RoPE, and test the old length; T5 where a mask costs nothing; ALiBi for few updates, no exact places"),
+        words("RoPE, and test the old length; T5 where its bias costs nothing; ALiBi for few updates, no exact places"),
         words("RoPE, and test the old length; ALiBi for few updates, no exact places"),
         "contest, after more updates (first table); kernels",
         kernels("Rotary"),
