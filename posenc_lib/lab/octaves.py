@@ -46,6 +46,44 @@ def _questions(task: str, length: int, first: int | None) -> float:
     return (targets != IGNORE)[:, :first].sum(1).double().mean().item()
 
 
+def unlike(task: str, length: int, longer: int, first: int, texts: int = 1000) -> float:
+    """How differently texts of two lengths begin: the largest gap between two shares, over all of their first places.
+
+    The shares are those of the texts that ask at a place, and of those that ask there for the token of some other place
+    among the first. Of texts with one law they differ by chance only, by less than .1 here; texts with unlike laws may
+    agree in all of them.
+
+    Args:
+        task: one of ``TASKS``.
+        length, longer: of the texts.
+        first: so many places, at most ``length``.
+        texts: how many of each length.
+    Raises:
+        ValueError: an unknown task, more first places than there are.
+    Example:
+        >>> unlike("copy back", 32, 256, 32) < 0.1  # begin alike
+        True
+        >>> unlike("reverse", 12, 96, 12) > 0.8  # ask alike, for other tokens
+        True
+    """
+    validate.choice("task", task, tuple(TASKS))
+    if not 1 <= validate.integer("first", first) <= min(length, longer):
+        raise ValueError(f"first must be from 1 to the length of the texts, got {first}")
+    return _unlike(task, length, longer, first, texts)
+
+
+@cache
+def _unlike(task: str, length: int, longer: int, first: int, texts: int) -> float:
+    shares, contest = [], TASKS[task]
+    for number, n in enumerate((length, longer)):
+        generator = torch.Generator().manual_seed(SEEDS["test"] + number)
+        tokens, targets = contest.task(texts, n, generator, **contest.options, **contest.in_test)
+        tokens, targets = tokens[:, :first], targets[:, :first]
+        same = (tokens[:, None] == targets[:, :, None]).double().mean(0)  # IGNORE is no token
+        shares.append(torch.cat([same, (targets != IGNORE).double().mean(0)[:, None]], dim=1))
+    return (shares[0] - shares[1]).abs().max().item()
+
+
 def by_octave(means: Sequence[float], asked: Sequence[float]) -> list[float]:
     """The mean over the shortest texts, and the means over what each longer text has more than the one before.
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posenc_lib.lab.contest import entries
-from posenc_lib.lab.octaves import by_octave, questions, recovered, within_octaves
+from posenc_lib.lab.octaves import by_octave, questions, recovered, unlike, within_octaves
 from posenc_lib.lab.places import STRETCHES, curves
 from posenc_lib.lab.report import length_at
 from posenc_lib.lab.statistics import Cell, of_size, table
@@ -59,6 +59,26 @@ def test_texts_that_begin_alike_ask_alike():
         if max(first) - min(first) < 0.2:
             alike.add(task)
     assert alike == {"copy back", "look-up", "reverse", "next character"}
+
+
+def test_texts_that_begin_alike_have_like_answers():
+    """Of "reverse" the counts are the same, and not the answers."""
+    alike = set()
+    for task, contest in TASKS.items():
+        lengths = [length_at(task, times) for times in TIMES]
+        gaps = [unlike(task, lengths[0], longer, contest.length) for longer in lengths[1:]]
+        assert min(gaps) > 0.14 or max(gaps) < 0.1
+        if max(gaps) < 0.1:
+            alike.add(task)
+        assert unlike(task, lengths[0], lengths[0], contest.length) < 0.1  # by chance alone
+    assert alike == {"copy back", "look-up", "next character"}
+
+
+def test_places_that_are_not_there_are_refused():
+    with pytest.raises(ValueError, match="first"):
+        unlike("copy back", 32, 64, 33)
+    with pytest.raises(ValueError, match="task"):
+        unlike("chess", 32, 64, 32)
 
 
 def test_a_scheme_that_is_not_trained_is_refused():
