@@ -12,18 +12,18 @@ from posenc_lib.configs.asked import ABSENT, asked, keys_seen, with_lines
 FILES = {row["model"]: row["config"] for row in public_models()}
 # Model; length of the training and of the text; the five right answers, counted by hand from the file.
 CASES = [
-    ("meta-llama/Llama-2-7b-hf", 4096, 4096, (32, 32, 18, 128, 0)),
-    ("meta-llama/Meta-Llama-3.1-8B", 8192, 131_072, (32, 32, 29, 128, 29)),
-    ("meta-llama/Meta-Llama-3.1-8B", 8192, 65_536, (32, 32, 29, 128, 0)),
-    ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 8192, 262_144, (36, 12, 29, 128, 0)),
-    ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 8192, 8192, (36, 48, 29, 128, 0)),
-    ("HuggingFaceTB/SmolLM3-3B", 65_536, 65_536, (27, 36, 25, 128, 0)),
-    ("google/gemma-3-27b-it", 32_768, 131_072, (62, 10, 24, 128, 0)),
-    ("google/gemma-4-26B-A4B", 262_144, 262_144, (30, 5, 0, 128, 0)),
-    ("openai/gpt-oss-20b", 4096, 131_072, (24, 12, 14, 64, 0)),
-    ("openai/gpt-oss-20b", 4096, 262_144, (24, 12, 14, 64, 14)),
-    ("google/gemma-3-27b-it", 32_768, 262_144, (62, 10, 24, 128, 0)),
-    ("deepseek-ai/DeepSeek-V3", 4096, 163_840, (61, 61, 9, 64, 0)),
+    ("meta-llama/Llama-2-7b-hf", 4096, 4096, (32, 32, 18, 128, 4096)),
+    ("meta-llama/Meta-Llama-3.1-8B", 8192, 131_072, (32, 32, 29, 128, 65_536)),
+    ("meta-llama/Meta-Llama-3.1-8B", 8192, 65_536, (32, 32, 29, 128, 65_536)),
+    ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 8192, 262_144, (36, 12, 29, 128, math.inf)),
+    ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 8192, 8192, (36, 48, 29, 128, math.inf)),
+    ("HuggingFaceTB/SmolLM3-3B", 65_536, 65_536, (27, 36, 25, 128, 65_536)),
+    ("google/gemma-3-27b-it", 32_768, 131_072, (62, 10, 24, 128, 262_144)),
+    ("google/gemma-4-26B-A4B", 262_144, 262_144, (30, 5, 0, 128, math.inf)),
+    ("openai/gpt-oss-20b", 4096, 131_072, (24, 12, 14, 64, 131_072)),
+    ("openai/gpt-oss-20b", 4096, 262_144, (24, 12, 14, 64, 131_072)),
+    ("google/gemma-3-27b-it", 32_768, 262_144, (62, 10, 24, 128, 262_144)),
+    ("deepseek-ai/DeepSeek-V3", 4096, 163_840, (61, 61, 9, 64, 163_840)),
 ]
 
 
@@ -49,7 +49,7 @@ def test_slow_pairs_by_the_formula_of_the_notebook(base, trained, slow):
     last = math.floor(64 * math.log((trained - 1) / (2 * math.pi), base))
     found = asked(config | {"rope_theta": base, "max_position_embeddings": trained}, trained, 4 * trained)
     assert found[2].right == max(63 - last, 0) == slow
-    assert found[4].right == found[2].right  # nothing slows them: all of them turn farther
+    assert found[4].right == (trained if slow else math.inf)  # nothing slows them
 
 
 @pytest.mark.parametrize("n", [1, 4, 5, 8, 9, 17])
@@ -83,49 +83,53 @@ def test_what_a_misreading_gives_is_named():
         == 128
     )
     scaled = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e6}
-    enough = "the text is 4 times as long as in training, and rope_scaling slows slow pairs as much or more"
-    assert told(llama | {"rope_scaling": scaled}, 4, 16_384)[enough] == asked(llama, 4096, 4096)[2].right
+    assert told(llama | {"rope_scaling": scaled}, 4)["rope_scaling slows them 4 times: 4 x 4,096"] == 4096
 
 
 @pytest.mark.parametrize(
-    ("model", "trained", "n", "why", "lines"),
+    ("model", "trained", "why", "lines"),
     [
-        (
-            "meta-llama/Llama-4-Scout-17B-16E-Instruct",
-            8192,
-            262_144,
-            "its pieces end at 8,192",
-            {"attention_chunk_size"},
-        ),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 8192, "its pieces end at 8,192", {"attention_chunk_size"}),
         (
             "google/gemma-4-26B-A4B",
-            262_144,
             262_144,
             "no pair of this layer",
             {"full_attention.partial_rotary_factor", "full_attention.rope_type"},
         ),
-        ("meta-llama/Meta-Llama-3.1-8B", 8192, 131_072, "the text is 16 times as long", {"rope_scaling", "factor"}),
-        ("google/gemma-3-27b-it", 32_768, 131_072, "the text is 4 times as long", {"rope_scaling", "factor"}),
-        ("HuggingFaceTB/SmolLM3-3B", 65_536, 65_536, "the text is no longer", {"max_position_embeddings"}),
+        ("meta-llama/Meta-Llama-3.1-8B", 8192, "rope_scaling slows them 8 times", {"rope_scaling", "factor"}),
+        ("google/gemma-3-27b-it", 32_768, "rope_scaling slows them 8 times", {"rope_scaling", "factor"}),
+        ("HuggingFaceTB/SmolLM3-3B", 65_536, "texts of the training had 65,536", {"max_position_embeddings"}),
     ],
 )
-def test_new_angles_are_explained_by_what_decides(model, trained, n, why, lines):
-    last = asked(file_of(model), trained, n)[4]
+def test_how_far_is_explained_by_what_decides(model, trained, why, lines):
+    last = asked(file_of(model), trained, trained)[4]
     assert next(answer.why for answer in last.answers if answer.right).startswith(why)
     assert lines <= set(last.lines)
     assert ("attention_chunk_size" in last.lines) == ("attention_chunk_size" in lines)
 
 
+@pytest.mark.parametrize("model", ["meta-llama/Llama-2-7b-hf", "meta-llama/Meta-Llama-3.1-8B", "openai/gpt-oss-20b"])
+def test_angles_are_new_beyond_that_length_and_not_before(model):
+    file = file_of(model)
+    trained = next(trained for name, trained, _, _ in CASES if name == model)
+    reach = int(asked(file, trained, trained)[4].right)
+    layer = max(range(2), key=lambda layer: keys_seen(scheme_of(file, layer), trained))
+    for n, some in ((reach, False), (reach + reach // 100, True)):
+        slow, new = module.slow_and_new(*module.angles(file, layer, trained, n))
+        assert slow.any() and new.any() == some
+
+
 def test_the_line_that_is_said_to_decide_does():
     scout, gemma = (file_of(model) for model in ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "google/gemma-3-27b-it"))
-    found = [asked(with_lines(scout, **fields), 8192, 262_144)[4].right for fields in ({}, {"rope_scaling": ABSENT})]
-    assert found == [0, 0]  # its pieces are enough
-    assert asked(scout | {"attention_chunk_size": 262_144}, 8192, 262_144)[4].right == 29
-    assert asked(with_lines(gemma, rope_scaling=ABSENT), 32_768, 131_072)[4].right == 24
+    found = [asked(with_lines(scout, **fields), 8192, 8192)[4].right for fields in ({}, {"rope_scaling": ABSENT})]
+    assert found == [math.inf, math.inf]  # its pieces are enough
+    assert asked(scout | {"attention_chunk_size": 262_144}, 8192, 8192)[4].right == 16 * 8192
+    assert asked(with_lines(gemma, rope_scaling=ABSENT), 32_768, 131_072)[4].right == 32_768
     window = {"model_type": "mistral", "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2}
+    window |= {"max_position_embeddings": 8192}
     (right,) = [one for one in asked(window | {"sliding_window": 64}, 4096, 8192)[4].answers if one.right]
-    assert right.value == 0 and right.why == "its window is 64 keys, in training and here"
-    assert asked(window | {"sliding_window": None}, 4096, 8192)[4].right > 0
+    assert right.value == math.inf and right.why == "its window is 64 keys, in training and here"
+    assert asked(window | {"sliding_window": None}, 4096, 8192)[4].right == 4096
 
 
 def test_absent_lines_are_left_out():

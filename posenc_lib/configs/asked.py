@@ -1,7 +1,7 @@
 """Five questions in numbers to a file about position, each with its answer and those of likely misreadings."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -26,7 +26,7 @@ Config = Mapping[str, Any]
 class Answer(NamedTuple):
     """One of those offered.
 
-    value: a number.
+    value: a number; infinity for no limit.
     right: whether it is the answer.
     why: what makes it right, or what was read otherwise.
 
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
         False
     """
 
-    value: int
+    value: float
     right: bool
     why: str
 
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
     answers: tuple[Answer, ...]
 
     @property
-    def right(self) -> int:
+    def right(self) -> float:
         """The value that is right."""
         return next(answer.value for answer in self.answers if answer.right)
 
@@ -201,13 +201,13 @@ def asked(config: Config, trained: int, n: int) -> list[Asked]:
     ]
 
 
-def _question(text: str, lines: tuple[str, ...], right: int, why: str, wrong: list[tuple[int, str]]) -> Asked:
+def _question(text: str, lines: tuple[str, ...], right: float, why: str, wrong: Sequence[tuple[float, str]]) -> Asked:
     """With the first of those wrong answers that differ; no place is always that of the right one."""
     offered = {right: Answer(right, True, why)}
     for value, mistake in wrong:
         if len(offered) < MOST_ANSWERS:
             offered.setdefault(value, Answer(value, False, mistake))
-    first = sum(offered) % len(offered)
+    first = sum(int(value) for value in offered if value < math.inf) % len(offered)
     ordered = sorted(offered.values())
     return Asked(text, lines, (*ordered[first:], *ordered[:first]))
 
@@ -261,13 +261,13 @@ def _which_keys(layers: list[Reading], rotate: int, n: int) -> Asked:
 
 def _of_turns(config: Config, reading: Reading, layer: int, trained: int, n: int) -> list[Asked]:
     """The last three."""
-    slow, new = slow_and_new(*angles(config, layer, trained, n))
+    slow, _ = slow_and_new(*angles(config, layer, trained, n))
     turns = turned(reading, 2) > 0
     turning, slow_count = int(turns.sum()), int(slow.sum())
     return [
         _how_fast(config, reading, layer, trained, n, turns, slow_count),
         _which_pairs(config, reading, layer, turning, slow_count),
-        _new_angles(config, reading, layer, trained, n, len(turns), turning, slow_count, int(new.sum())),
+        _how_far(config, reading, layer, trained),
     ]
 
 
@@ -347,30 +347,36 @@ def _which_pairs(config: Config, reading: Reading, layer: int, turning: int, slo
     return _question(text, lines, right, why, wrong)
 
 
-def _new_angles(
-    config: Config, reading: Reading, layer: int, trained: int, n: int, pairs: int, turning: int, slow: int, new: int
-) -> Asked:
-    scaling = config.get("rope_scaling") or {}
+def _how_far(config: Config, reading: Reading, layer: int, trained: int) -> Asked:
+    known, now = angles(config, layer, trained, trained)
+    slow, _ = slow_and_new(known, now)
+    allowed, scaling = int(config.get("max_position_embeddings", trained)), config.get("rope_scaling") or {}
+    slowest = round(FULL_TURN / frequencies_of(reading)[now > 0].min().item())
+    shown = "its slowest pair makes a first full turn there; its angles are new before"
     lines: tuple[str, ...] = ("original_max_position_embeddings", "max_position_embeddings")
-    of_scaling = ("rope_scaling", "factor", "rope_type", "type") * bool(scaling)
-    longer = f"the text is {n / trained:g} times as long as in training"
-    if new and scaling:
-        why, lines = f"{longer}, the factor of rope_scaling is {scaling.get('factor', 1):g}", lines + of_scaling
-    elif new:
-        why = f"{longer}, and no line slows the pairs"
-    elif not slow:
-        why, lines = "no pair of this layer is slow", _of_layer(config, layer, "partial_rotary_factor", "rope_type")
+    reach = round(trained * (known[slow] / now[slow]).min().item()) if slow.any() else trained
+    right = float(reach)
+    if not slow.any():
+        right, why = math.inf, "no pair of this layer is slow"
+        lines = _of_layer(config, layer, "partial_rotary_factor", "rope_type")
     elif reading.chunk and reading.chunk <= trained:
-        why, lines = f"its pieces end at {reading.chunk:,} tokens, in training and here", ("attention_chunk_size",)
-        why += "; rope_scaling slows the slow pairs besides" * bool(scaling)
+        right, why = math.inf, f"its pieces end at {reading.chunk:,} tokens, in training and here"
+        lines = ("attention_chunk_size",)
     elif reading.window and reading.window <= trained:
-        why, lines = f"its window is {reading.window:,} keys, in training and here", ("sliding_window",)
-    elif n <= trained:
-        why = "the text is no longer than in training"
+        right, why = math.inf, f"its window is {reading.window:,} keys, in training and here"
+        lines = ("sliding_window",)
+    elif reach == trained:
+        why = f"texts of the training had {trained:,} tokens, and no line slows the pairs"
     else:
-        why, lines = f"{longer}, and rope_scaling slows slow pairs as much or more", lines + of_scaling
-    shown = "a pair that made a full turn has shown all of its angles"
-    wrong = [(0, why) if new else (slow, why), (turning - slow, shown), (turning, shown)]
-    wrong += [(pairs, "a still pair has no angle"), (pairs // 2, shown)]
-    text = f"In the rotating layer that sees most, how many pairs meet new angles in {n:,} tokens?"
-    return _question(text, lines, new, why, wrong)
+        why = f"rope_scaling slows them {reach / trained:g} times: {reach / trained:g} x {trained:,}"
+        lines += ("rope_scaling", "factor", "rope_type", "type")
+    wrong = [] if reach == trained and right < math.inf else [(float(trained), why)]
+    if right < math.inf:
+        wrong.append((math.inf, "slow pairs turn ever farther, and sooner or later beyond what training showed"))
+    elif scaling:
+        wrong.append((float(reach), f"so far rope_scaling would reach; but {why}"))
+    wrong.append((float(allowed), f"the file allows so many; {why}"))
+    wrong += [(float(slowest), shown)] if slow.any() else []
+    wrong.append((2.0 * trained, why))
+    text = "In the rotating layer that sees most, up to how many tokens is no angle new?"
+    return _question(text, lines, right, why, wrong)
