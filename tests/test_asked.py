@@ -155,6 +155,44 @@ def test_an_answer_that_stays_as_it_is_would_be_noticed(monkeypatch):
     assert tuple(one.right for one in asked(file_of(CASES[0][0]), 4096, 4096)) != CASES[0][3]
 
 
+@pytest.mark.parametrize(
+    ("model", "lines"),
+    [
+        ("meta-llama/Llama-2-7b-hf", ["model_type"] * 2 + ["model_type", "model_type", "max_position_embeddings"]),
+        (
+            "meta-llama/Meta-Llama-3.1-8B",
+            ["model_type", "model_type", "rope_theta", "model_type", "original_max_position_embeddings"],
+        ),
+        (
+            "meta-llama/Llama-4-Scout-17B-16E-Instruct",
+            ["model_type", "attention_chunk_size", "rope_theta", "model_type", "attention_chunk_size"],
+        ),
+        (
+            "deepseek-ai/DeepSeek-V3",
+            ["model_type", "model_type", "rope_theta", "qk_nope_head_dim", "original_max_position_embeddings"],
+        ),
+    ],
+)
+def test_the_first_line_that_decides(model, lines):
+    trained = next(trained for name, trained, _, _ in CASES if name == model)
+    assert [one.lines[0] for one in asked(file_of(model), trained, trained)] == lines
+
+
+def test_lines_that_decide_nothing_are_not_among_them():
+    """Each line that is said to decide changes an answer if it is another; the length that a file allows does not."""
+    file = file_of("meta-llama/Meta-Llama-3.1-8B")
+    before = [one.right for one in asked(file, 8192, 131_072)]
+    other = {"rope_theta": 10_000.0, "hidden_size": 8192, "num_attention_heads": 64, "num_hidden_layers": 16}
+    for line, value in other.items():
+        after = [one.right for one in asked(file | {line: value}, 8192, 131_072)]
+        changed = {n for n, two in enumerate(zip(before, after, strict=True)) if two[0] != two[1]}
+        told = {n for n, one in enumerate(asked(file, 8192, 131_072)) if line in one.lines}
+        assert told <= changed
+    longer = asked(file | {"max_position_embeddings": 10**6}, 8192, 131_072)
+    assert [one.right for one in longer] == before
+    assert not any("max_position_embeddings" in one.lines for one in longer)
+
+
 def test_no_letter_is_always_right():
     places = [
         [answer.right for answer in one.answers].index(True)

@@ -44,8 +44,8 @@ class Asked(NamedTuple):
     """A question to a file.
 
     text: the question.
-    lines: names of the lines that decide it, with that of the line above and a dot if they must stand below it; of
-        these a file has some, or none.
+    lines: names of the lines that decide it, with that of the line above and a dot if they must stand below it. Where
+        a line is absent, ``model_type`` decides: the code of the family fills it in.
     answers: in the order of their size, from some on and then from the smallest; one is right.
 
     Example:
@@ -196,7 +196,7 @@ def asked(config: Config, trained: int, n: int) -> list[Asked]:
     far = max(rotating, key=lambda layer: keys_seen(layers[layer], n))
     return [
         _which_rotate(config, list(layers.values()), len(rotating)),
-        _which_keys(list(layers.values()), len(rotating), n),
+        _which_keys(config, list(layers.values()), len(rotating), n),
         *_of_turns(config, layers[far], far, trained, n),
     ]
 
@@ -231,15 +231,15 @@ def _which_rotate(config: Config, layers: list[Reading], rotate: int) -> Asked:
         why = "in this family all layers rotate"
         wrong = [(short, "short layers rotate, and long ones, too")] * (0 < short < count)
         wrong += [
-            (count - count // 4, "only in Llama 4 and SmolLM3 every fourth does not rotate where a list is absent"),
+            (count - count // 4, "no rule of this family stops every fourth layer"),
             (0, "no line need say that layers rotate: in this family all do"),
             (count // 2, "no line says that every second does not rotate"),
         ]
-    lines = ("no_rope_layers", "no_rope_layer_interval")
+    lines = _there(config, "no_rope_layers" if config.get("no_rope_layers") else "no_rope_layer_interval")
     return _question(f"Of {count} layers, how many rotate?", lines, rotate, why, wrong)
 
 
-def _which_keys(layers: list[Reading], rotate: int, n: int) -> Asked:
+def _which_keys(config: Config, layers: list[Reading], rotate: int, n: int) -> Asked:
     count, right = len(layers), sum(keys_seen(one, n) == n for one in layers)
     short = next((one for one in layers if keys_seen(one, n) < n), None)
     if short:
@@ -255,7 +255,7 @@ def _which_keys(layers: list[Reading], rotate: int, n: int) -> Asked:
         wrong = [(count - rotate, "so many do not rotate; all layers see all keys")] * (rotate < count)
         wrong += [(0, why), (count // 2, "no line makes every second layer short")]
         wrong += [(count - 1, "layer 0 sees the whole text, too")]
-    lines = ("layer_types", "sliding_window", "sliding_window_pattern", "attention_chunk_size")
+    lines = _there(config, "layer_types", "sliding_window", "sliding_window_pattern", "attention_chunk_size")
     return _question(f"In how many layers does the last of {n:,} tokens see the first?", lines, right, why, wrong)
 
 
@@ -278,6 +278,17 @@ def _of_layer(config: Config, layer: int, *names: str) -> tuple[str, ...]:
     return tuple(below + name for name in names)
 
 
+def _there(config: Config, *names: str) -> tuple[str, ...]:
+    """Those names whose lines a file has; the family decides where there is none."""
+    return tuple(name for name in names if name in config) or ("model_type",)
+
+
+def _of_width(config: Config, reading: Reading) -> tuple[str, ...]:
+    """The lines that give the width of what rotates."""
+    names = "qk_rope_head_dim", *(() if reading.window else ("global_head_dim",)), "head_dim"
+    return next(((name,) for name in names if name in config), ("hidden_size", "num_attention_heads"))
+
+
 def _per_head(config: Config) -> int:
     return int(config["hidden_size"]) // int(config["num_attention_heads"])
 
@@ -297,11 +308,12 @@ def _how_fast(config: Config, reading: Reading, layer: int, trained: int, n: int
 
     first, later = keys_seen(reading, trained), keys_seen(reading, n)
     lines = _of_layer(config, layer, "rope_theta")
-    lines += ("rope_local_base_freq",) if reading.window else ()
-    lines += ("head_dim",) if reading.window or "global_head_dim" not in config else ("global_head_dim",)
-    lines += ("qk_rope_head_dim",)
+    if lines == ("rope_theta",):
+        lines = _there(config, "rope_local_base_freq" if reading.window else "rope_theta")
+    lines += _of_width(config, reading)
     last = width // 2 - by_formula(rope.base, width, first) - 1
     why = f"with base {rope.base:,.0f} and d = {width} pairs up to t = {last} make a full turn"
+    why += " (no line says d: it is hidden_size / num_attention_heads)" * ("hidden_size" in lines)
     wrong = []
     if 2 * turning < width:
         lines += _of_layer(config, layer, "partial_rotary_factor", "rope_type")
@@ -341,8 +353,10 @@ def _which_pairs(config: Config, reading: Reading, layer: int, turning: int, slo
         why = "no line says that a part is still"
         wrong += [(_per_head(config), _by_line(head_dim)), (head_dim // 4, why)]
         wrong.append((2 * (turning - slow), "slow pairs turn, too"))
-    lines = ("qk_nope_head_dim", "qk_rope_head_dim", *_of_layer(config, layer, "partial_rotary_factor"))
-    lines += _of_layer(config, layer, "rope_type") * ("rope_parameters" in config)
+    lines = _of_layer(config, layer, "partial_rotary_factor", "rope_type")
+    if "rope_parameters" not in config:
+        lines = _there(config, "partial_rotary_factor", "qk_nope_head_dim", "qk_rope_head_dim")
+        lines += _of_width(config, reading) if right == head_dim else ()
     text = "In the rotating layer that sees most, how many components of a head turn?"
     return _question(text, lines, right, why, wrong)
 
@@ -353,7 +367,8 @@ def _how_far(config: Config, reading: Reading, layer: int, trained: int) -> Aske
     allowed, scaling = int(config.get("max_position_embeddings", trained)), config.get("rope_scaling") or {}
     slowest = round(FULL_TURN / frequencies_of(reading)[now > 0].min().item())
     shown = "its slowest pair makes a first full turn there; its angles are new before"
-    lines: tuple[str, ...] = ("original_max_position_embeddings", "max_position_embeddings")
+    first = "original_max_position_embeddings"
+    lines: tuple[str, ...] = (first,) if first in {**config, **scaling} else ("max_position_embeddings",)
     reach = round(trained * (known[slow] / now[slow]).min().item()) if slow.any() else trained
     right = float(reach)
     if not slow.any():
@@ -369,6 +384,7 @@ def _how_far(config: Config, reading: Reading, layer: int, trained: int) -> Aske
         why = f"texts of the training had {trained:,} tokens, and no line slows the pairs"
     else:
         why = f"rope_scaling slows them {reach / trained:g} times: {reach / trained:g} x {trained:,}"
+        lines = tuple(name for name in lines if name == first)  # else the file does not tell that of the training
         lines += ("rope_scaling", "factor", "rope_type", "type")
     wrong = [] if reach == trained and right < math.inf else [(float(trained), why)]
     if right < math.inf:
@@ -378,5 +394,5 @@ def _how_far(config: Config, reading: Reading, layer: int, trained: int) -> Aske
     wrong.append((float(allowed), f"the file allows so many; {why}"))
     wrong += [(float(slowest), shown)] if slow.any() else []
     wrong.append((2.0 * trained, why))
-    text = "In the rotating layer that sees most, up to how many tokens is no angle new?"
+    text = "In the rotating layer that sees most, up to how many tokens is no angle new to the first training?"
     return _question(text, lines, right, why, wrong)
