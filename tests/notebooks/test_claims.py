@@ -217,6 +217,36 @@ def test_what_hangs_on_the_seed_where_attention_fails(weights, seed):
     assert old < 0.15 and rest + own > 0.65 and 0.35 < own / (rest + own) < 0.65
     right, old, *_ = best_head("T5Bias")
     assert old > 0.45 and right < 0.42
+    of_distances(found)
+
+
+def of_distances(found):
+    """What notebook 22 says of accuracy by distance in 256 tokens, and of hidden keys and capped distances."""
+
+    def accuracy(name, first, last, keys="all", length=256):
+        model = found["MODELS"][name]
+        cap = functools.partial(found["capped"], model, most=31)
+        ways = {"all": model, "near": found["narrowed"](model, 32), "capped": cap}
+        right, asked = found["by_distance"](ways[keys], length)
+        return (right[first:last].sum() / asked[first:last].sum()).item()
+
+    assert found["BINS"][:5] == (0, 8, 16, 24, 32) and found["BINS"][6] == 64
+    for length in (64, 128, 256):
+        assert accuracy("Alibi", 0, 2, length=length) > 0.99
+    assert accuracy("Alibi", 4, 8) < 0.35
+    assert accuracy("Alibi", 0, 4, "near") > accuracy("Alibi", 0, 4) - 0.03
+    assert accuracy("Alibi", 5, 8, "capped") > accuracy("Alibi", 5, 8) + 0.1
+    assert accuracy("T5Bias", 1, 4, length=64) > accuracy("T5Bias", 1, 4, length=128) > accuracy("T5Bias", 1, 4) + 0.1
+    assert accuracy("T5Bias", 1, 4, "near") > 0.9 and 0.6 < accuracy("T5Bias", 6, 8) < 0.8
+    assert accuracy("T5Bias", 0, 8, "capped") == accuracy("T5Bias", 0, 8)
+    assert 0.4 < accuracy("Rotary", 0, 1) < 0.55
+    assert accuracy("Rotary", 0, 1, "near") > 0.99 and accuracy("Rotary", 0, 1, "capped") > 0.95
+    assert accuracy("Rotary", 1, 4) < accuracy("Rotary", 1, 4, "capped") < accuracy("Rotary", 1, 4, "near") - 0.05
+
+
+def test_the_first_halves_of_wikitext():
+    """Of notebook 22: the loss of the first half is twice that of the whole less that of the second half."""
+    assert math.exp(2 * math.log(19.44) - math.log(16.44)) == pytest.approx(23, abs=0.05)
 
 
 def test_pieces_of_128_characters_are_harder_than_the_same_places_of_longer_ones():

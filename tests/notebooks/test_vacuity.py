@@ -168,6 +168,7 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("22_how_far", "../lab/practice.py", "(long - 2 * short)", "(long - short)"),
     ("22_how_far", "../lab/octaves.py", "more = np.diff([0.0, *asked])", "more = np.array(asked)"),  # of the whole text
     ("22_how_far", "../lab/octaves.py", "[:, :first].sum(1)", "[:, first:].sum(1)"),
+    ("22_how_far", "../lab/octaves.py", "enumerate((length, longer))", "enumerate((length, length))"),  # no gap
     ("22_how_far", "../_fused.py", "is_causal=True", "is_causal=False"),  # no mask
 ]
 
