@@ -394,5 +394,5 @@ def _how_far(config: Config, reading: Reading, layer: int, trained: int) -> Aske
     wrong.append((float(allowed), f"the file allows so many; {why}"))
     wrong += [(float(slowest), shown)] if slow.any() else []
     wrong.append((2.0 * trained, why))
-    text = "In the rotating layer that sees most, up to how many tokens is no angle new to the first training?"
+    text = f"In the rotating layer that sees most, up to how many tokens is no angle new after {trained:,} in training?"
     return _question(text, lines, right, why, wrong)
