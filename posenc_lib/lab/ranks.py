@@ -74,7 +74,7 @@ def reciprocal_ranks(
         cells: of one task; None for a scheme that takes no part.
         times: one of :data:`posenc_lib.lab.trial.TIMES`.
         failed: what a failure counts, one of ``FAILED``.
-        resamples: of the seeds; who fails is asked in each anew.
+        resamples: of the seeds, others for each scheme and task; who fails is asked in each anew.
         margin: of accuracy, or of bits; who is ahead by no more does not count, so ranks may be 1, 1, 2.
     Returns:
         (1 + resamples, schemes): first of the seeds as they are; nan for who has no rank.
@@ -98,7 +98,7 @@ def reciprocal_ranks(
         if cell is None or not cell.seeds:
             continue
         n = len(cell.seeds)
-        draws = np.vstack([np.arange(n), resampled(n, resamples, side=side)])
+        draws = np.vstack([np.arange(n), resampled(n, resamples, list(TASKS).index(tasks[0]), side)])
         means, _, out[:, side] = _drawn(cell, times, draws)
         values[:, side] = sign * means
     compared = values if failed == "is ranked" else np.where(out, np.nan, values)

@@ -9,6 +9,7 @@ import pytest
 from posenc_lib.lab.ranks import FAILED, OF_TASKS, REDRAWN, Standing, fails, guesses, reciprocal_ranks, standing
 from posenc_lib.lab.report import guessing
 from posenc_lib.lab.statistics import MARGIN, RESAMPLES, Cell, resampled
+from posenc_lib.lab.trial import TASKS
 
 TASK, FAR = "passkey", 256
 
@@ -73,7 +74,7 @@ def test_who_fails():
 def test_in_a_resample_the_seeds_that_are_drawn_decide():
     values, met = (0.9, 0.8, 0.7, 0.6, 0.5), (True, True, True, True, False)
     found = reciprocal_ranks([cell(*[0.72] * 5), cell(*values, met=met)], 8, "counts 0", resamples=200)
-    draws = resampled(5, 200, side=1)
+    draws = resampled(5, 200, list(TASKS).index(TASK), side=1)
     for row, drawn in zip(found[1:].tolist(), draws.tolist(), strict=True):
         mean = sum(values[seed] for seed in drawn) / 5
         if 4 in drawn:
@@ -134,3 +135,14 @@ def test_what_is_no_rule_is_refused():
         standing([])
     with pytest.raises(ValueError, match=r"redrawn.*got .rules."):
         standing([np.ones((2, 2))], "rules")
+
+
+def test_tasks_are_drawn_apart():
+    def in_task(task):
+        n = TASKS[task].lengths(TASKS[task].length)[-1]
+        values = (0.9, 0.8, 0.7, 0.6, 0.5)
+        cells = [Cell(s, task, tuple(range(5)), (True,) * 5, {n: v}) for s, v in (("A", values), ("B", (0.7,) * 5))]
+        return reciprocal_ranks(cells, 8, "has no rank", resamples=200)
+
+    one, other = in_task("passkey"), in_task("copy back")
+    assert (one[0] == other[0]).all() and (one != other).any()
