@@ -334,7 +334,7 @@ def _how_fast(config: Config, reading: Reading, layer: int, trained: int, n: int
     tokens = f"the {trained:,} tokens of training"
     return _question(
         f"In the rotating layer that sees most, how many pairs make no full turn in {tokens}?",
-        tuple(lines),
+        lines,
         slow,
         why,
         wrong,
@@ -368,9 +368,9 @@ def _how_far(config: Config, reading: Reading, layer: int, trained: int) -> Aske
     slowest = round(FULL_TURN / frequencies_of(reading)[now > 0].min().item())
     shown = "its slowest pair makes a first full turn there; its angles are new before"
     first = "original_max_position_embeddings"
-    lines: tuple[str, ...] = (first,) if first in {**config, **scaling} else ("max_position_embeddings",)
+    before = (first,) * (first in {**config, **scaling})  # else the file tells that length only if nothing is scaled
     reach = round(trained * (known[slow] / now[slow]).min().item()) if slow.any() else trained
-    right = float(reach)
+    right: float = reach
     if not slow.any():
         right, why = math.inf, "no pair of this layer is slow"
         lines = _of_layer(config, layer, "partial_rotary_factor", "rope_type")
@@ -382,17 +382,17 @@ def _how_far(config: Config, reading: Reading, layer: int, trained: int) -> Aske
         lines = ("sliding_window",)
     elif reach == trained:
         why = f"texts of the training had {trained:,} tokens, and no line slows the pairs"
+        lines = before or ("max_position_embeddings",)
     else:
         why = f"rope_scaling slows them {reach / trained:g} times: {reach / trained:g} x {trained:,}"
-        lines = tuple(name for name in lines if name == first)  # else the file does not tell that of the training
-        lines += ("rope_scaling", "factor", "rope_type", "type")
-    wrong = [] if reach == trained and right < math.inf else [(float(trained), why)]
+        lines = (*before, "rope_scaling", "factor", "rope_type", "type")
+    wrong: list[tuple[float, str]] = [] if right == trained else [(trained, why)]
     if right < math.inf:
         wrong.append((math.inf, "slow pairs turn ever farther, and sooner or later beyond what training showed"))
     elif scaling:
-        wrong.append((float(reach), f"so far rope_scaling would reach; but {why}"))
-    wrong.append((float(allowed), f"the file allows so many; {why}"))
-    wrong += [(float(slowest), shown)] if slow.any() else []
-    wrong.append((2.0 * trained, why))
+        wrong.append((reach, f"so far rope_scaling would reach; but {why}"))
+    wrong.append((allowed, f"the file allows so many; {why}"))
+    wrong += [(slowest, shown)] if slow.any() else []
+    wrong.append((2 * trained, why))
     text = f"In the rotating layer that sees most, up to how many tokens is no angle new after {trained:,} in training?"
     return _question(text, lines, right, why, wrong)

@@ -14,6 +14,16 @@ PLACES = {"nowhere": "0.45", "input": "C0", "query and key": "C1", "score": "C2"
 ELSEWHERE = "C4"  # a place that is new
 BITS = 5.0, 1.8  # the worst and the best end of an axis: fewer bits are better
 WIDE = 125  # characters of a line below a figure
+TOLD = {  # what a task asks
+    "copy back": "say the token five places back",
+    "induction": "go on with a block that comes again",
+    "look-up": "say the value of a key that came before",
+    "reverse": "say the text backwards, seeing all of it",
+    "flip-flop": "say the value that was written last",
+    "passkey": "say a key that was hidden in the text",
+    "next character": "of Python's own library",
+    "grid": "say the token one row up, one column to the left",
+}
 
 
 def place_of(scheme: str) -> str:

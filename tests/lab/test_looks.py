@@ -10,6 +10,7 @@ from posenc_lib.lab.looks import (
     BITS,
     ELSEWHERE,
     PLACES,
+    TOLD,
     axis_of,
     colour_of,
     colours,
@@ -75,3 +76,7 @@ def test_a_bar_goes_from_the_worst_to_the_best(task):
 def test_an_unknown_task_is_refused():
     with pytest.raises(ValueError, match="task"):
         axis_of("chess")
+
+
+def test_every_task_is_told():
+    assert set(TOLD) == set(TASKS)
