@@ -5,7 +5,6 @@ Where results decide, the answer is read from them: nobody has to change it when
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
 from posenc_lib import validate
@@ -13,11 +12,12 @@ from posenc_lib.configs import shipped
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.practice import FUSED, Fused, Practice
 from posenc_lib.lab.report import (
+    HARDLY,
     Cells,
     Others,
+    above_guessing,
     at_rates,
     first_group,
-    guessing,
     length_at,
     of_task,
     rivals,
@@ -39,7 +39,6 @@ KERNELS: dict[str, Callable[[Fused], bool]] = {
 }
 MASKS = {"causal": ("both", "alike", "before only"), "both, without a mask": ("both",)}  # the sides that will do
 UNSAID = {"alike": "left and right look alike", "before only": "says nothing of later keys"}
-NEAR_GUESSING = 0.05  # of accuracy
 SHOWN = 3  # of those that fit, in an answer; of more also how many they are
 NAMED = 3  # of those that another rate may bring; of more the one that it brings farthest, and the number of the others
 KEPT = 0.95  # an accuracy below is none that keeps a task
@@ -223,15 +222,10 @@ def _with_mean(standing: Standing, task: str) -> str:
 def _first(left: Sequence[Standing], task: str) -> str:
     """The sentence of the first place."""
     first = [s for s in left if s.first]
-    each, chance = "; ".join(_with_mean(s, task) for s in first), _guess(task)
-    lost = chance is not None and max(map(_mean, first)) < chance + NEAR_GUESSING
+    each = "; ".join(_with_mean(s, task) for s in first)
+    lost = all(above_guessing(task, _mean(s)) < HARDLY for s in first)
     place = "The first place is shared by" if len(first) > 1 else "First is"
     return f"{place} {each}" + (", hardly better than guessing." if lost else ".")
-
-
-@cache
-def _guess(task: str) -> float | None:
-    return guessing(task)
 
 
 class Question(NamedTuple):
@@ -489,8 +483,11 @@ PATH = (
         "Do you go on with a model that somebody has trained?",
         words("what it was trained with; if that is RoPE and texts grow, rescale (notebook 14), and test: it may cost"),
         words("the same"),
-        "contest: RoPE, rescaled, at 4 x; notebook 14",
-        all_of(*(measured(task, 4, *RESCALED, first=False) for task in ("induction", "flip-flop", "copy back"))),
+        "contest: RoPE, rescaled, at 8 x and 4 x; notebook 14",
+        all_of(
+            *(measured("passkey", times, *RESCALED, first=False) for times in (8, 4)),
+            *(measured(task, 4, *RESCALED, first=False) for task in ("induction", "flip-flop", "copy back")),
+        ),
     ),
     Question(
         "Do the tokens stand on a grid, or in pictures between texts?",

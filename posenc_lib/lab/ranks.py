@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 
 from posenc_lib import validate
 from posenc_lib.lab.contest import SEEDS
-from posenc_lib.lab.report import guessing, length_at
+from posenc_lib.lab.report import HARDLY, above_guessing, length_at
 from posenc_lib.lab.statistics import MARGIN, RESAMPLES, ROUNDING, Cell, resampled
 from posenc_lib.lab.trial import TASKS
 
 FAILED = ("has no rank", "counts 0", "is ranked", "is left out for all")  # what a failure may count
-_guessing = cache(guessing)
 REDRAWN = "seeds", "tasks", "seeds and tasks"  # what a resample draws anew
+FEWEST = 1.8  # bits per character that no scheme of the contest reaches
 OF_TASKS = 1000  # the side of these draws: no scheme has it
-HARDLY = 0.05  # of accuracy above guessing: no better than this is a failure
 
 
 class Standing(NamedTuple):
@@ -87,23 +86,58 @@ def reciprocal_ranks(
         >>> reciprocal_ranks([cell("A", 0.5), cell("B", 0.9), None], 8, "has no rank", resamples=2)[0]
         array([0.5, 1. , nan])
     """
+    means, out, task = _in_resamples(cells, times, failed, resamples)
+    values = means if TASKS[task].bits else -means  # less is better
+    compared = values if failed == "is ranked" else np.where(out, np.nan, values)
+    ranks = 1.0 + (compared[:, None] < compared[..., None] - margin - ROUNDING).sum(-1)
+    return _with_failures(np.where(np.isnan(compared), np.nan, 1 / ranks), out, failed)
+
+
+def accuracies(
+    cells: Sequence[Cell | None], times: int, failed: str, resamples: int = RESAMPLES
+) -> NDArray[np.float64]:
+    """Accuracy in place of 1 / rank, by the same rules; "is ranked" says then that a failure counts what it has.
+
+    Bits per character become 0 with ``guessing`` and 1 with ``FEWEST``.
+
+    Args:
+        cells, times, failed, resamples: see :func:`reciprocal_ranks`.
+    Returns:
+        As there.
+    Raises:
+        ValueError: as there.
+    Example:
+        >>> from posenc_lib.lab.statistics import Cell
+        >>> far = Cell("A", "passkey", tuple(range(5)), (True,) * 5, {256: (0.5,) * 5})
+        >>> accuracies([far, None], 8, "has no rank", resamples=1)[0]
+        array([0.5, nan])
+    """
+    means, out, task = _in_resamples(cells, times, failed, resamples)
+    if TASKS[task].bits:
+        means = above_guessing(task, means) / above_guessing(task, FEWEST)
+    return _with_failures(means if failed == "is ranked" else np.where(out, np.nan, means), out, failed)
+
+
+def _in_resamples(
+    cells: Sequence[Cell | None], times: int, failed: str, resamples: int
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], str]:
+    """The means of the file and of each resample (1 + resamples, schemes), nan for no part; who fails; the task."""
     validate.choice("failed", failed, FAILED)
     tasks = sorted({cell.task for cell in cells if cell is not None})
     if len(tasks) != 1:
         raise ValueError(f"cells must be of one task, got {', '.join(tasks) or 'none'}")
-    sign = 1 if TASKS[tasks[0]].bits else -1
-    values = np.full((1 + resamples, len(cells)), np.nan)
-    out = np.zeros_like(values, dtype=bool)
+    means = np.full((1 + resamples, len(cells)), np.nan)
+    out = np.zeros_like(means, dtype=bool)
     for side, cell in enumerate(cells):
         if cell is None or not cell.seeds:
             continue
         n = len(cell.seeds)
         draws = np.vstack([np.arange(n), resampled(n, resamples, list(TASKS).index(tasks[0]), side)])
-        means, _, out[:, side] = _drawn(cell, times, draws)
-        values[:, side] = sign * means
-    compared = values if failed == "is ranked" else np.where(out, np.nan, values)
-    ranks = 1.0 + (compared[:, None] < compared[..., None] - margin - ROUNDING).sum(-1)
-    found = np.where(np.isnan(compared), np.nan, 1 / ranks)
+        means[:, side], _, out[:, side] = _drawn(cell, times, draws)
+    return means, out, tasks[0]
+
+
+def _with_failures(found: NDArray[np.float64], out: NDArray[np.bool_], failed: str) -> NDArray[np.float64]:
     if failed == "counts 0":
         found[out] = 0
     if failed == "is left out for all":
@@ -156,7 +190,6 @@ def _drawn(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
     """For each row of draws (R, n) of seeds the mean, whether it is hardly better than guessing, whether they fail."""
     means = np.asarray(cell.measures[length_at(cell.task, times)])[draws].mean(1)
-    level = _guessing(cell.task)
-    hardly = np.zeros(len(draws), dtype=bool) if level is None else means < level + HARDLY
+    hardly = above_guessing(cell.task, means) < HARDLY
     trained = np.array(cell.met)[draws].all(1) & (len(cell.seeds) >= len(SEEDS))
     return means, hardly, ~trained | hardly

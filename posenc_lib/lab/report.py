@@ -1,10 +1,12 @@
 """The cells of a contest in words: a number with its spread, or why there is none; what another rate says."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of
@@ -15,6 +17,9 @@ from posenc_lib.lab.trial import TASKS, TIMES
 
 Cells = Mapping[tuple[str, str], Cell]
 Others = Mapping[tuple[str, str], Mapping[float, Mapping[int, float]]]  # measures of rates that were not chosen
+Mean = TypeVar("Mean", float, NDArray[np.float64])
+LETTERS = 4.48  # bits per character of the test text by the letter frequencies of the training text
+HARDLY = 0.05  # of accuracy or bits: who is less than this better than guessing fails
 
 
 def length_at(task: str, times: int) -> int:
@@ -189,19 +194,37 @@ def rivals(cells: Cells, others: Others, task: str, times: int) -> list[str]:
     return [s for s in mine if not all(survives(cells, others, task, times, f, s) for f in first)]
 
 
-def guessing(task: str) -> float | None:
-    """The accuracy of one who always gives the same answer, the commonest; None where bits are counted.
+def guessing(task: str) -> float:
+    """What one reaches who does not read the text.
+
+    That is the accuracy of always giving the commonest answer, or the bits per character (``LETTERS``) of who knows
+    the letter frequencies of the training text.
 
     Example:
-        >>> guessing("reverse") < 0.14
-        True
+        >>> guessing("reverse") < 0.14, guessing("next character")
+        (True, 4.48)
     """
-    contest = TASKS[validate.choice("task", task, tuple(TASKS))]
+    return _guessing(validate.choice("task", task, tuple(TASKS)))
+
+
+@cache
+def _guessing(task: str) -> float:
+    contest = TASKS[task]
     if contest.bits:
-        return None
+        return LETTERS
     _, targets = contest.task(256, contest.length, torch.Generator().manual_seed(0), **contest.options)
     answers = targets[targets != IGNORE]
     return answers.bincount().max().item() / len(answers)
+
+
+def above_guessing(task: str, means: Mean) -> Mean:
+    """By how much means, accuracies or bits, are better than guessing: who has less than ``HARDLY`` fails.
+
+    Example:
+        >>> above_guessing("reverse", 0.15) > 0, above_guessing("next character", 4.9) > 0
+        (True, False)
+    """
+    return guessing(task) - means if TASKS[task].bits else means - guessing(task)
 
 
 def first_group(cells: Cells, task: str, times: int, n_seeds: int = len(SEEDS)) -> list[str]:

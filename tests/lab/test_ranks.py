@@ -6,7 +6,18 @@ import math
 import numpy as np
 import pytest
 
-from posenc_lib.lab.ranks import FAILED, OF_TASKS, REDRAWN, Standing, fails, guesses, reciprocal_ranks, standing
+from posenc_lib.lab.ranks import (
+    FAILED,
+    FEWEST,
+    OF_TASKS,
+    REDRAWN,
+    Standing,
+    accuracies,
+    fails,
+    guesses,
+    reciprocal_ranks,
+    standing,
+)
 from posenc_lib.lab.report import guessing
 from posenc_lib.lab.statistics import MARGIN, RESAMPLES, Cell, resampled
 from posenc_lib.lab.trial import TASKS
@@ -50,6 +61,13 @@ def test_bits_are_better_if_they_are_fewer():
     assert not fails(many, 8) and not guesses(many, 8)
 
 
+def test_who_needs_as_many_bits_as_letter_frequencies_fails():
+    level = guessing("next character")
+    for bits, out in ((level - 0.06, False), (level - 0.04, True), (level + 1, True)):
+        one = cell(*[bits] * 5, task="next character", length=512)
+        assert fails(one, 8) == guesses(one, 8) == out
+
+
 def test_what_a_failure_counts():
     cells = [cell(*[0.9] * 5), cell(*[0.8] * 5, met=(True,) * 4 + (False,)), cell(*[0.7] * 5)]
     found = {failed: reciprocal_ranks(cells, 8, failed, resamples=1)[0].tolist() for failed in FAILED}
@@ -57,6 +75,22 @@ def test_what_a_failure_counts():
     assert found["counts 0"] == pytest.approx([1, 0, 1 / 2])
     assert found["is ranked"] == pytest.approx([1, 1 / 2, 1 / 3])
     assert np.isnan(found["is left out for all"]).all()
+
+
+def test_accuracies_take_the_accuracy_in_place_of_the_rank():
+    cells = [cell(*[0.9] * 5), cell(*[0.8] * 5, met=(True,) * 4 + (False,)), None]
+    found = {failed: accuracies(cells, 8, failed, resamples=1)[0, :2].tolist() for failed in FAILED}
+    assert found["has no rank"] == pytest.approx([0.9, math.nan], nan_ok=True)
+    assert found["counts 0"] == pytest.approx([0.9, 0])
+    assert found["is ranked"] == pytest.approx([0.9, 0.8])
+    assert np.isnan(found["is left out for all"]).all()
+    level = guessing("next character")
+    bits = [cell(*[some] * 5, task="next character", length=512) for some in (FEWEST, (FEWEST + level) / 2)]
+    assert accuracies(bits, 8, "has no rank", resamples=1) == pytest.approx(np.array([[1, 0.5]] * 2))
+    with pytest.raises(ValueError, match="failed must be"):
+        accuracies(bits, 8, "counts 1", resamples=1)
+    with pytest.raises(ValueError, match="cells must be of one task"):
+        accuracies([cells[0], bits[0]], 8, "counts 0", resamples=1)
 
 
 def test_who_fails():
