@@ -43,6 +43,7 @@ SHOWN = 3  # of those that fit, in an answer; of more also how many they are
 NAMED = 3  # of those that another rate may bring; of more the one that it brings farthest, and the number of the others
 KEPT = 0.95  # an accuracy below is none that keeps a task
 _TEXT = "next character"
+_FEW_UPDATES = "ALiBi if updates are few and places need not be exact"
 
 
 class Needs(NamedTuple):
@@ -524,8 +525,8 @@ PATH = (
     ),
     Question(
         "Do texts grow, and do you train on in longer ones?",
-        words("RoPE, and test the old length; T5 where its bias costs nothing; ALiBi for few updates, no exact places"),
-        words("RoPE, and test the old length; ALiBi for few updates, no exact places"),
+        words(f"RoPE, and test the old length; T5 where its bias costs nothing; {_FEW_UPDATES}"),
+        words(f"RoPE, and test the old length; {_FEW_UPDATES}"),
         "contest, after more updates (first table); kernels",
         kernels("Rotary"),
         lambda after: [
