@@ -16,6 +16,7 @@ from posenc_lib.attention import scores
 from posenc_lib.lab.inside import entering
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.tasks import IGNORE
+from posenc_lib.lab.training import one_thread
 from posenc_lib.lab.trial import SEEDS, TASKS
 
 WRITE, READ, IGNORED = 8, 9, 10  # the orders, in the contest's flip-flop
@@ -40,6 +41,7 @@ def to_last_write(tokens: Tensor) -> Tensor:
     return at - 1 - writes.cummax(1).values
 
 
+@one_thread()
 @torch.no_grad()
 def by_distance(answer: Callable[[Tensor], Tensor], length: int, texts: int = 256) -> tuple[Tensor, Tensor]:
     """How many questions of flip-flop are answered right, and how many there are, by the distance to the last write.
@@ -152,6 +154,34 @@ def with_gap(tokens: Tensor, places: int, where: str) -> Tensor:
     return at + places * (at >= _first_behind(tokens, where)[:, None])
 
 
+@one_thread()
+@torch.no_grad()
+def answered(model: TinyTransformer, tokens: Tensor, positions: Tensor | None = None) -> float:
+    """The share of texts whose last token, an order to read, is answered right.
+
+    Args:
+        tokens: (B, L), texts that end in an order to read.
+        positions: (L,) or (B, L), as :func:`with_gap` gives them; 0 to L - 1 if None.
+    Example:
+        >>> from posenc_lib import Alibi
+        >>> from posenc_lib.lab import TinyTransformer
+        >>> 0 < answered(TinyTransformer(Alibi(4), vocabulary=11), ending_in_a_read(128)) < 0.3
+        True
+    """
+    return right_at_last(model(tokens, positions)[:, -1], tokens)
+
+
+def right_at_last(logits: Tensor, tokens: Tensor) -> float:
+    """The share of texts (B, L) for which the logits (B, classes) of their last token are those of what it asks for.
+
+    Example:
+        >>> right_at_last(torch.eye(11)[[3, 4]], torch.tensor([[8, 3, 9], [8, 5, 9]]))
+        0.5
+    """
+    return (logits.argmax(-1) == wanted(tokens)).double().mean().item()
+
+
+@one_thread()
 @torch.no_grad()
 def layers_apart(model: TinyTransformer, tokens: Tensor, orders: int, first: str, others: str) -> Tensor:
     """What is said at the last token if the first layer and the others meet the ignored orders at different places.
@@ -186,6 +216,7 @@ def layers_apart(model: TinyTransformer, tokens: Tensor, orders: int, first: str
     return model.answer(model.norm(x))[:, -1]
 
 
+@one_thread()
 @torch.no_grad()
 def capped(model: TinyTransformer, tokens: Tensor, most: int) -> Tensor:
     """What a model says if it is told of every farther key that it stands ``most`` places back; nothing is trained.

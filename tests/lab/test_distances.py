@@ -1,9 +1,12 @@
 """Answers by distance: what is counted where, what is added to a text, and that a cap changes distances only."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from posenc_lib.lab import TinyTransformer
+from posenc_lib.lab.contest import entries
 from posenc_lib.lab.distances import (
     BINS,
     IGNORED,
@@ -20,6 +23,8 @@ from posenc_lib.lab.distances import (
     with_ignored,
 )
 from posenc_lib.lab.inside import narrowed
+from posenc_lib.lab.remake import remake
+from posenc_lib.lab.statistics import of_size
 from posenc_lib.lab.tasks import IGNORE
 from posenc_lib.lab.trial import SEEDS, TASKS
 from posenc_lib.schemes.alibi import Alibi
@@ -205,6 +210,15 @@ def test_the_first_layer_alone_meets_the_first_text():
         whole = model(with_ignored(tokens, 7, where))[:, -1]
         torch.testing.assert_close(layers_apart(model, tokens, 7, where, where), whole, rtol=0, atol=1e-9)
     here, there = WHERE[:2]
+    made = model.hidden(with_ignored(tokens, 7, here), layers=1)
+    moved = []
+    for row, text in zip(made, tokens.tolist(), strict=True):
+        first = last_write(text)  # of the old tokens, those behind what is added
+        moved.append(torch.cat([row[14 : 14 + first], row[:14], row[14 + first :]]))
+    x = torch.stack(moved)
+    x = model.blocks[1](x, model.schemes[1].at(x.shape[1], like=x), None)
+    expected = model.answer(model.norm(x))[:, -1]
+    torch.testing.assert_close(layers_apart(model, tokens, 7, here, there), expected, rtol=0, atol=1e-9)
     both = [
         layers_apart(model, tokens, 7, *two) for two in ((here, there), (there, here), (here, here), (there, there))
     ]
@@ -235,3 +249,41 @@ def test_the_first_layer_alone_meets_the_first_text():
 def test_texts_and_places_that_make_no_sense_are_refused(call, said):
     with pytest.raises(ValueError, match=said):
         call()
+
+
+FILE = Path(__file__).parents[2] / "notebooks" / "data" / "contest.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "seed"), [("T5Bias", 3), ("T5Bias", 4), ("Rotary", 1), ("Rotary", 2), ("Alibi", 1), ("Alibi", 2)]
+)
+def test_what_notebook_22_says_holds_with_seeds_that_it_does_not_train(scheme, seed):
+    wished = {"scheme": scheme, "task": "flip-flop", "seed": seed}
+    model = remake(**next(e.setting for e in of_size(entries(FILE)) if wished.items() <= e.setting.items()))
+    tokens = ending_in_a_read(128)
+
+    def lost(logits):
+        now, then = ((x[:, -1].argmax(-1) == wanted(tokens)).double().mean() for x in (logits, model(tokens)))
+        return float(then - now)
+
+    orders = {where: lost(model(with_ignored(tokens, 112, where))) for where in WHERE}
+    gaps = {where: {n: lost(model(tokens, with_gap(tokens, n, where))) for n in (56, 112, 224)} for where in WHERE}
+    first, second, last = WHERE
+    assert all(abs(cost) < 0.01 for cost in gaps[first].values())
+    if scheme == "Alibi":
+        assert orders[first] < 0.03 and abs(orders[second]) < 0.03 and abs(gaps[second][224]) < 0.03
+        assert orders[last] > 0.7 and gaps[last][224] > 0.7
+        far = ending_in_a_read(256, nearest=25, farthest=31, length=64)
+        right = [
+            (model(x)[:, -1].argmax(-1) == wanted(far)).double().mean()
+            for x in (far, with_ignored(far, 96, first), with_ignored(far, 96, second))
+        ]
+        assert abs(right[0] - right[1]) < 0.03 and right[2] < right[0] - 0.01
+    if scheme == "T5Bias":
+        assert orders[first] > 0.2 and orders[second] > orders[first] + 0.1 and gaps[second][224] < 0.1
+        mixed = [layers_apart(model, tokens, 112, *two)[:, None] for two in ((first, second), (second, first))]
+        assert abs(lost(mixed[0]) - orders[first]) < 0.06 and abs(lost(mixed[1]) - orders[second]) < 0.06
+    if scheme == "Rotary":
+        assert orders[first] > 0.8 and lost(capped(model, with_ignored(tokens, 112, first), 31)) < 0.35
+        assert gaps[second][224] > 0.3 and gaps[last][224] > 0.6
+        assert gaps[last][56] < 0.05 and gaps[last][112] < 0.05
