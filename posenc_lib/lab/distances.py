@@ -41,8 +41,8 @@ def to_last_write(tokens: Tensor) -> Tensor:
     return at - 1 - writes.cummax(1).values
 
 
-@one_thread()
 @torch.no_grad()
+@one_thread()
 def by_distance(answer: Callable[[Tensor], Tensor], length: int, texts: int = 256) -> tuple[Tensor, Tensor]:
     """How many questions of flip-flop are answered right, and how many there are, by the distance to the last write.
 
@@ -154,8 +154,8 @@ def with_gap(tokens: Tensor, places: int, where: str) -> Tensor:
     return at + places * (at >= _first_behind(tokens, where)[:, None])
 
 
-@one_thread()
 @torch.no_grad()
+@one_thread()
 def answered(model: TinyTransformer, tokens: Tensor, positions: Tensor | None = None) -> float:
     """The share of texts whose last token, an order to read, is answered right.
 
@@ -181,8 +181,8 @@ def right_at_last(logits: Tensor, tokens: Tensor) -> float:
     return (logits.argmax(-1) == wanted(tokens)).double().mean().item()
 
 
-@one_thread()
 @torch.no_grad()
+@one_thread()
 def layers_apart(model: TinyTransformer, tokens: Tensor, orders: int, first: str, others: str) -> Tensor:
     """What is said at the last token if the first layer and the others meet the ignored orders at different places.
 
@@ -216,8 +216,8 @@ def layers_apart(model: TinyTransformer, tokens: Tensor, orders: int, first: str
     return model.answer(model.norm(x))[:, -1]
 
 
-@one_thread()
 @torch.no_grad()
+@one_thread()
 def capped(model: TinyTransformer, tokens: Tensor, most: int) -> Tensor:
     """What a model says if it is told of every farther key that it stands ``most`` places back; nothing is trained.
 
