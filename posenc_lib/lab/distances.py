@@ -165,7 +165,8 @@ def answered(model: TinyTransformer, tokens: Tensor, positions: Tensor | None = 
     Example:
         >>> from posenc_lib import Alibi
         >>> from posenc_lib.lab import TinyTransformer
-        >>> 0 < answered(TinyTransformer(Alibi(4), vocabulary=11), ending_in_a_read(128)) < 0.3
+        >>> from posenc_lib.lab.distances import ending_in_a_read
+        >>> 0 <= answered(TinyTransformer(Alibi(4), vocabulary=11), ending_in_a_read(128)) < 0.5
         True
     """
     return right_at_last(model(tokens, positions)[:, -1], tokens)
@@ -199,6 +200,7 @@ def layers_apart(model: TinyTransformer, tokens: Tensor, orders: int, first: str
     Example:
         >>> from posenc_lib import Alibi
         >>> from posenc_lib.lab import TinyTransformer
+        >>> from posenc_lib.lab.distances import WHERE, ending_in_a_read, with_ignored
         >>> model, tokens = TinyTransformer(Alibi(4), vocabulary=11), ending_in_a_read(2)
         >>> here, there = WHERE[:2]
         >>> same = model(with_ignored(tokens, 5, here))[:, -1] - layers_apart(model, tokens, 5, here, here)
