@@ -1,4 +1,8 @@
-"""Right or wrong by how far back the answer stands: in flip-flop, by the distance from a read to the last write."""
+"""Right or wrong by how far back the answer stands: in flip-flop, by the distance from a read to the last write.
+
+A longer text has farther writes, farther older values and more orders to ignore, all at once. Texts that end in a read
+take these apart: ignored orders, or a gap in the numbering, are put at one of three places of the same text.
+"""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -12,9 +16,11 @@ from posenc_lib.attention import scores
 from posenc_lib.lab.inside import entering
 from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.tasks import IGNORE
+from posenc_lib.lab.training import one_thread
 from posenc_lib.lab.trial import SEEDS, TASKS
 
-WRITE = 8  # the order, in the contest's flip-flop
+WRITE, READ, IGNORED = 8, 9, 10  # the orders, in the contest's flip-flop
+WHERE = ("before everything", "behind the older values", "before the read")  # stands what is added to a text
 BINS = (0, 8, 16, 24, 32, 48, 64, 96, 256)  # edges of the distances that are counted together
 TOGETHER = 64  # texts that are answered at once
 
@@ -36,6 +42,7 @@ def to_last_write(tokens: Tensor) -> Tensor:
 
 
 @torch.no_grad()
+@one_thread()
 def by_distance(answer: Callable[[Tensor], Tensor], length: int, texts: int = 256) -> tuple[Tensor, Tensor]:
     """How many questions of flip-flop are answered right, and how many there are, by the distance to the last write.
 
@@ -67,7 +74,152 @@ def by_distance(answer: Callable[[Tensor], Tensor], length: int, texts: int = 25
     return inside @ right, inside.sum(1)
 
 
+def ending_in_a_read(texts: int, nearest: int = 9, farthest: int = 15, length: int = 32) -> Tensor:
+    """Usual texts of flip-flop, up to their last order: kept are those where it reads a write so far back.
+
+    Before the last write stands one order at least that is not to ignore, so that there are older values.
+
+    Args:
+        texts: how many; the same in every call.
+        nearest, farthest: distances from the last token to the value of the last write, which are odd.
+        length: of the usual texts, even.
+    Returns:
+        (texts, length - 1), the last token an order to read.
+    Raises:
+        ValueError: an odd length; distances that no such text has.
+    Example:
+        >>> ending_in_a_read(1, nearest=7, farthest=7, length=16)
+        tensor([[8, 1, 9, 1, 9, 1, 8, 4, 9, 4, 9, 4, 9, 4, 9]])
+    """
+    validate.integer("texts", texts, at_least=1)
+    validate.integer("length", length, at_least=6, even=True)
+    validate.integer("nearest", nearest, at_least=1)
+    if not nearest + (nearest % 2 == 0) <= validate.integer("farthest", farthest) <= length - 5:
+        raise ValueError(f"farthest must leave an odd distance from {nearest} to {length - 5}, got {farthest}")
+    generator, found = torch.Generator().manual_seed(SEEDS["test"]), torch.empty(0, length - 1, dtype=torch.int64)
+    while len(found) < texts:
+        tokens = TASKS["flip-flop"].task(8192, length, generator)[0][:, :-1]
+        back, orders = to_last_write(tokens)[:, -1], tokens[:, ::2]
+        older = (orders != IGNORED) & (2 * torch.arange(length // 2) < _last_write(tokens)[:, None])
+        kept = (orders[:, -1] == READ) & (back >= nearest) & (back <= farthest) & older.any(1)
+        found = torch.cat([found, tokens[kept]])
+    return found[:texts]
+
+
+def wanted(tokens: Tensor) -> Tensor:
+    """The value that the last token, an order to read, asks for: (B,) for texts (B, L).
+
+    Example:
+        >>> wanted(torch.tensor([[8, 3, 10, 1, 9]]))
+        tensor([3])
+    """
+    return tokens.gather(1, _last_write(tokens)[:, None] + 1)[:, 0]
+
+
+def with_ignored(tokens: Tensor, orders: int, where: str) -> Tensor:
+    """The same texts with more orders to ignore, and random values behind these, at one place.
+
+    Args:
+        tokens: (B, L), texts that end in an order to read.
+        orders: how many more; the same ones at every place.
+        where: one of ``WHERE``; behind the older values means before the last order to write.
+    Returns:
+        (B, L + 2 orders).
+    Raises:
+        ValueError: a negative number; another place; a text that does not end in an order to read, or has no write.
+    Example:
+        >>> with_ignored(torch.tensor([[8, 3, 8, 5, 9]]), 1, "behind the older values")
+        tensor([[ 8,  3, 10,  3,  8,  5,  9]])
+    """
+    validate.integer("orders", orders, at_least=0)
+    values = torch.randint(WRITE, (len(tokens), orders), generator=torch.Generator().manual_seed(SEEDS["test"]))
+    added = torch.stack([torch.full_like(values, IGNORED), values], -1).flatten(1)
+    return torch.cat([tokens, added], 1).gather(1, _sequence(tokens, 2 * orders, where))
+
+
+def with_gap(tokens: Tensor, places: int, where: str) -> Tensor:
+    """Positions (B, L) of the same texts with a gap: all tokens behind it stand so many places later, and none is more.
+
+    Args:
+        tokens, where: as in :func:`with_ignored`.
+        places: of the gap.
+    Raises:
+        ValueError: a negative number, and as in :func:`with_ignored`.
+    Example:
+        >>> with_gap(torch.tensor([[8, 3, 8, 5, 9]]), 20, "behind the older values")
+        tensor([[ 0,  1, 22, 23, 24]])
+    """
+    validate.integer("places", places, at_least=0)
+    at = torch.arange(tokens.shape[1])
+    return at + places * (at >= _first_behind(tokens, where)[:, None])
+
+
 @torch.no_grad()
+@one_thread()
+def answered(model: TinyTransformer, tokens: Tensor, positions: Tensor | None = None) -> float:
+    """The share of texts whose last token, an order to read, is answered right.
+
+    Args:
+        tokens: (B, L), texts that end in an order to read.
+        positions: (L,) or (B, L), as :func:`with_gap` gives them; 0 to L - 1 if None.
+    Example:
+        >>> from posenc_lib import Alibi
+        >>> from posenc_lib.lab import TinyTransformer
+        >>> from posenc_lib.lab.distances import ending_in_a_read
+        >>> 0 <= answered(TinyTransformer(Alibi(4), vocabulary=11), ending_in_a_read(128)) < 0.5
+        True
+    """
+    return right_at_last(model(tokens, positions)[:, -1], tokens)
+
+
+def right_at_last(logits: Tensor, tokens: Tensor) -> float:
+    """The share of texts (B, L) for which the logits (B, classes) of their last token are those of what it asks for.
+
+    Example:
+        >>> right_at_last(torch.eye(11)[[3, 4]], torch.tensor([[8, 3, 9], [8, 5, 9]]))
+        0.5
+    """
+    return (logits.argmax(-1) == wanted(tokens)).double().mean().item()
+
+
+@torch.no_grad()
+@one_thread()
+def layers_apart(model: TinyTransformer, tokens: Tensor, orders: int, first: str, others: str) -> Tensor:
+    """What is said at the last token if the first layer and the others meet the ignored orders at different places.
+
+    What the first layer made of every token is carried to the token's place in the other text.
+
+    Args:
+        model: a causal one without windows and sinks, whose scheme knows distances only.
+        tokens, orders: as in :func:`with_ignored`.
+        first, others: of ``WHERE``.
+    Returns:
+        (B, classes).
+    Raises:
+        ValueError: as in :func:`with_ignored`; a model with windows or sinks, or with a scheme of places.
+    Example:
+        >>> from posenc_lib import Alibi
+        >>> from posenc_lib.lab import TinyTransformer
+        >>> from posenc_lib.lab.distances import WHERE, ending_in_a_read, with_ignored
+        >>> model, tokens = TinyTransformer(Alibi(4), vocabulary=11), ending_in_a_read(2)
+        >>> here, there = WHERE[:2]
+        >>> same = model(with_ignored(tokens, 5, here))[:, -1] - layers_apart(model, tokens, 5, here, here)
+        >>> bool(same.abs().max() < 1e-5)
+        True
+    """
+    _knows_distances_only(model)
+    made = model.hidden(with_ignored(tokens, orders, first), layers=1)
+    here, there = (_sequence(tokens, 2 * orders, where) for where in (first, others))
+    moved = here.argsort(1).gather(1, there)  # where each token of the second text stands in the first
+    x = made.gather(1, moved[..., None].expand_as(made))
+    later: list[Any] = list(model.blocks)[1:]
+    for block, scheme in zip(later, model.schemes[1:], strict=True):
+        x = block(x, scheme.at(x.shape[1], like=x), None)
+    return model.answer(model.norm(x))[:, -1]
+
+
+@torch.no_grad()
+@one_thread()
 def capped(model: TinyTransformer, tokens: Tensor, most: int) -> Tensor:
     """What a model says if it is told of every farther key that it stands ``most`` places back; nothing is trained.
 
@@ -91,10 +243,7 @@ def capped(model: TinyTransformer, tokens: Tensor, most: int) -> Tensor:
         (tensor(True), tensor(False))
     """
     validate.integer("most", most, at_least=0)
-    if any(window is not None for window in model.windows) or any(block.sinks is not None for block in model.blocks):
-        raise ValueError("model must be one without windows and sinks")
-    if not all(scheme.relative for scheme in model.schemes):
-        raise ValueError("model must have schemes that know distances only")
+    _knows_distances_only(model)
     at = torch.arange(tokens.shape[1], device=tokens.device)
     back = at[:, None] - at
     x = entering(model, 0, tokens)
@@ -107,3 +256,31 @@ def capped(model: TinyTransformer, tokens: Tensor, most: int) -> Tensor:
         x = x + block.out(o.transpose(1, 2).flatten(-2))
         x = x + block.mlp(block.norm_2(x))
     return model.answer(model.norm(x))
+
+
+def _knows_distances_only(model: TinyTransformer) -> None:
+    if any(window is not None for window in model.windows) or any(block.sinks is not None for block in model.blocks):
+        raise ValueError("model must be one without windows and sinks")
+    if not all(scheme.relative for scheme in model.schemes):
+        raise ValueError("model must have schemes that know distances only")
+
+
+def _last_write(tokens: Tensor) -> Tensor:
+    """The place of the last order to write, of each text; below 0 if it has none."""
+    return tokens.shape[1] - 2 - to_last_write(tokens)[:, -1]
+
+
+def _first_behind(tokens: Tensor, where: str) -> Tensor:
+    """The place of the first token that stands behind what is added."""
+    last, write = tokens.shape[1] - 1, _last_write(tokens)
+    if last % 2 or not (tokens[:, -1] == READ).all() or not (write >= 0).all():
+        raise ValueError(f"tokens must be texts that end in an order to read, {READ}, and write before it")
+    places = (torch.zeros_like(write), write, torch.full_like(write, last))
+    return places[WHERE.index(validate.choice("where", where, WHERE))]
+
+
+def _sequence(tokens: Tensor, more: int, where: str) -> Tensor:
+    """(B, L + more): which tokens follow one another if so many are added; those are numbered from L on."""
+    at = torch.arange(tokens.shape[1]).expand(tokens.shape)
+    added = (_first_behind(tokens, where) - 0.5)[:, None].expand(-1, more)
+    return torch.cat([at, added], 1).argsort(dim=1, stable=True)
