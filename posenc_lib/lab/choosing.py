@@ -300,6 +300,22 @@ def unless(scheme: str, task: str) -> Told:
     return lines
 
 
+def unless_in_flash(scheme: str, task: str) -> Told:
+    """The same in FlashAttention: the scheme if nobody there is surely ahead of it, else who is first there.
+
+    Args:
+        scheme, task: see :func:`unless`.
+    """
+
+    def lines(cells: Cells, rows: Rows, others: Others) -> list[str]:
+        remain = who_remains(cells, rows, others, Needs(task, 1, "Flash, slopes at most"))
+        if any(one.first and one.scheme == scheme for one in remain):
+            return [name_of(scheme)]
+        return in_flash(1, task)(cells, rows, others)
+
+    return lines
+
+
 def everybody(times: int, *tasks: str, sides: tuple[str, ...] | None = None) -> Told:
     """Evidence: all who fit, of whom :func:`best` names some, in the same order; no line if nobody does.
 
@@ -583,7 +599,7 @@ PATH = (
     Question(
         "None of these: language, in texts no longer than in training?",
         unless("Rotary", _TEXT),
-        in_flash(1, _TEXT),
+        unless_in_flash("Rotary", _TEXT),
         "kernels; contest: next character, 1 x",
         all_of(
             everybody(1, _TEXT),

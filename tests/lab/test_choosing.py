@@ -24,6 +24,7 @@ from posenc_lib.lab.choosing import (
     questions,
     trained,
     unless,
+    unless_in_flash,
     who_remains,
 )
 from posenc_lib.lab.practice import FUSED, practice
@@ -246,6 +247,13 @@ def test_at_home(rows):
     found = cells(Rotary=0.5, Alibi=0.9) | {("Rotary", "look-up"): unmet}
     said = "RoPE: trained on 1 of 2 tasks; look-up: not trained: the criterion met in 4 of 5 seeds"
     assert at_home("Rotary")(found, rows, {}) == [said]
+
+
+def test_in_flash_a_scheme_stays_unless_somebody_there_is_surely_ahead(rows):
+    take, lengths = unless_in_flash("Rotary", "next character"), TASKS["next character"].lengths(64)
+    assert take(cells("next character", lengths, Rotary=2.5, XPos=2.5, T5Bias=2.25), rows, {}) == ["RoPE"]
+    ahead = cells("next character", lengths, Rotary=2.5, XPos=2.25, T5Bias=2.0)
+    assert named(take(ahead, rows, {})) == ["xPos"]
 
 
 def test_the_answer_in_flash_is_who_is_first_of_those_that_add_slopes_at_most(rows):
