@@ -43,7 +43,6 @@ SHOWN = 3  # of those that fit, in an answer; of more also how many they are
 NAMED = 3  # of those that another rate may bring; of more the one that it brings farthest, and the number of the others
 KEPT = 0.95  # an accuracy below is none that keeps a task
 _TEXT = "next character"
-_FEW_UPDATES = "ALiBi if updates are few and places need not be exact"
 
 
 class Needs(NamedTuple):
@@ -529,7 +528,7 @@ PATH = (
             perhaps(1, "reverse", sides=("both",)),
             told_sides("Rotary", "T5Bias", "Sinusoidal", "Alibi", "Kerple"),
             measured("reverse", 1, "Rotary", "T5Bias", "Alibi", "Kerple"),
-            measured("reverse", 2, "Rotary", "T5Bias", "Learned", "Sinusoidal"),
+            measured("reverse", 2, "Rotary", "Rotary, position interpolation", "T5Bias", "Learned", "Sinusoidal"),
         ),
     ),
     Question(
@@ -541,8 +540,8 @@ PATH = (
     ),
     Question(
         "Do texts grow, and do you train on in longer ones?",
-        words(f"RoPE, and test the old length; T5 where its bias costs nothing; {_FEW_UPDATES}"),
-        words(f"RoPE, and test the old length; {_FEW_UPDATES}"),
+        words("RoPE, rescaled before (notebook 14), and test the old length; T5 where its bias costs nothing"),
+        words("RoPE, rescaled before (notebook 14), and test the old length"),
         "contest, after more updates (first table); kernels",
         kernels("Rotary"),
         lambda after: [
