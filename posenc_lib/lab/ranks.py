@@ -145,7 +145,7 @@ def _with_failures(found: NDArray[np.float64], out: NDArray[np.bool_], failed: s
     return found
 
 
-def standing(found: Sequence[NDArray[np.float64]], redrawn: str = "seeds") -> Standing:
+def standing(found: Sequence[NDArray[np.float64]], redrawn: str = "seeds", margin: float = 0.0) -> Standing:
     """Who leads by the mean over some tasks.
 
     Args:
@@ -153,6 +153,7 @@ def standing(found: Sequence[NDArray[np.float64]], redrawn: str = "seeds") -> St
         redrawn: what a resample draws anew, one of ``REDRAWN``. Of n tasks n are drawn with replacement; one that is
             drawn twice counts twice. They are no less a sample than the seeds are; of one or two it says little. If
             tasks alone are drawn there are ``RESAMPLES``.
+        margin: who is ahead by no more does not lead alone; for means of :func:`accuracies`.
     Raises:
         ValueError: no task, or another name for what is drawn anew.
     Example:
@@ -173,7 +174,7 @@ def standing(found: Sequence[NDArray[np.float64]], redrawn: str = "seeds") -> St
     total = (counts[:, None] @ np.nan_to_num(every))[:, 0]
     means = np.where(ranked, total / np.maximum(ranked, 1), -1)
     best = int(means[0].argmax())
-    alone = means[:, best] > np.delete(means, best, axis=1).max(1, initial=-1) + 1e-9
+    alone = means[:, best] > np.delete(means, best, axis=1).max(1, initial=-1) + margin + ROUNDING
     shown = np.where(means[0] < 0, np.nan, means[0])
     return Standing(shown, best if alone[0] else None, float(alone[1:].mean()))
 

@@ -93,6 +93,14 @@ def test_accuracies_take_the_accuracy_in_place_of_the_rank():
         accuracies([cells[0], bits[0]], 8, "counts 0", resamples=1)
 
 
+def test_who_leads_by_no_more_than_the_margin_does_not_lead_alone():
+    found = [np.array([[0.95, 0.94], [0.95, 0.9]])]
+    assert standing(found)[1:] == (0, 1.0)
+    assert standing(found, margin=0.01)[1:] == (None, 1.0)
+    assert standing(found, margin=0.02)[1:] == (None, 1.0)
+    assert standing(found, margin=0.005)[1:] == (0, 1.0)
+
+
 def test_who_fails():
     level = guessing(TASK)
     assert not fails(cell(*[0.9] * 5), 8)
