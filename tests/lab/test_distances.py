@@ -13,6 +13,7 @@ from posenc_lib.lab.distances import (
     READ,
     WHERE,
     WRITE,
+    answered,
     by_distance,
     capped,
     ending_in_a_read,
@@ -324,6 +325,13 @@ def test_what_notebook_22_says_holds_with_seeds_that_it_does_not_train(scheme, s
         assert abs(right[0] - right[1]) < 0.03 and right[2] < right[0] - 0.01
     if scheme == "T5Bias":
         assert orders[first] > 0.2 and orders[second] > orders[first] + 0.1 and gaps[second][224] < 0.1
+        for nearest, distance_costs_more in ((1, True), (17, False)):  # by how far back the right key stood
+            near = ending_in_a_read(128, nearest, nearest + 6)
+            before = answered(model, near)
+            gap = before - answered(model, near, with_gap(near, 224, last))
+            crowd = before - answered(model, with_ignored(near, 112, first))
+            assert (gap > 0.4 and crowd < 0.1) if distance_costs_more else (gap < 0.1 and crowd > 0.25)
+            assert before - answered(model, near, with_gap(near, 224, second)) < 0.1
         mixed = [layers_apart(model, tokens, 112, *two)[:, None] for two in ((first, second), (second, first))]
         assert abs(lost(mixed[0]) - orders[first]) < 0.06 and abs(lost(mixed[1]) - orders[second]) < 0.06
     if scheme == "Rotary":
