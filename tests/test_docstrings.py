@@ -84,7 +84,7 @@ def public() -> dict[str, object]:
     found += [octaves.questions, octaves.unlike, octaves.by_octave, octaves.recovered, octaves.within_octaves]
     found += [distances.to_last_write, distances.by_distance, distances.capped, distances.layers_apart]
     found += [distances.ending_in_a_read, distances.wanted, distances.with_ignored, distances.with_gap]
-    found += [distances.answered, distances.right_at_last]
+    found += [distances.answered, distances.right_at_last, distances.told_to_pairs]
     found += [regimes.in_regime, regimes.mixed_lengths, regimes.regime_version, regimes.cells_in]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]

@@ -4,12 +4,13 @@ A longer text has farther writes, farther older values and more orders to ignore
 take these apart: ignored orders, or a gap in the numbering, are put at one of three places of the same text.
 """
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Collection
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posenc_lib import validate
 from posenc_lib.attention import scores
@@ -18,6 +19,9 @@ from posenc_lib.lab.model import TinyTransformer
 from posenc_lib.lab.tasks import IGNORE
 from posenc_lib.lab.training import one_thread
 from posenc_lib.lab.trial import SEEDS, TASKS
+from posenc_lib.scheme import PositionScheme
+from posenc_lib.schemes.context_extension import RescaledFrequencies
+from posenc_lib.schemes.rope import Rotary
 
 WRITE, READ, IGNORED = 8, 9, 10  # the orders, in the contest's flip-flop
 WHERE = ("before everything", "behind the older values", "before the read")  # stands what is added to a text
@@ -152,6 +156,54 @@ def with_gap(tokens: Tensor, places: int, where: str) -> Tensor:
     validate.integer("places", places, at_least=0)
     at = torch.arange(tokens.shape[1])
     return at + places * (at >= _first_behind(tokens, where)[:, None])
+
+
+def told_to_pairs(model: TinyTransformer, pairs: Collection[int]) -> TinyTransformer:
+    """A copy of a model with RoPE, in which positions are told to some pairs only; nothing is trained again.
+
+    The other pairs count the tokens, 0 to L - 1: for them a text with a gap has none.
+
+    Args:
+        model: is not changed; of whole texts.
+        pairs: the t of their frequencies, from 0.
+    Raises:
+        ValueError: a pair that is not there; a model with another scheme than RoPE.
+    Example:
+        >>> from posenc_lib import Rotary
+        >>> from posenc_lib.lab import TinyTransformer
+        >>> from posenc_lib.lab.distances import with_gap
+        >>> model = TinyTransformer(Rotary(16), vocabulary=11)
+        >>> tokens = torch.tensor([[8, 3, 8, 5, 9]])
+        >>> at = with_gap(tokens, 20, "before the read")
+        >>> said = [told_to_pairs(model, pairs)(tokens, at)[0, -1] for pairs in (range(8), (2,), ())]
+        >>> torch.equal(said[0], model(tokens, at)[0, -1]), torch.equal(said[2], model(tokens)[0, -1])
+        (True, True)
+        >>> bool((said[1] - said[0]).abs().max() > 1e-3), bool((said[1] - said[2]).abs().max() > 1e-3)
+        (True, True)
+    """
+    other, told = copy.deepcopy(model), [_ToSomePairs(scheme, pairs) for scheme in model.schemes]
+    other.scheme = nn.ModuleList(told)
+    return other
+
+
+class _ToSomePairs(Rotary):
+    """RoPE some of whose pairs are told the positions, while the others count the tokens."""
+
+    name = Rotary.name
+
+    def __init__(self, scheme: PositionScheme, pairs: Collection[int]):
+        if type(scheme) is not Rotary:
+            raise ValueError(f"model must have RoPE in every layer, got {scheme.name}")
+        rescaled = RescaledFrequencies(scheme.inv_freq, scheme.attention_factor)
+        super().__init__(scheme.head_dim, scheme.base, scheme.layout, scheme.rotary_fraction, rescaled)
+        every = range(len(scheme.inv_freq))
+        if not set(pairs) <= set(every):
+            raise ValueError(f"pairs must be from 0 to {every[-1]}, got {sorted(set(pairs) - set(every))}")
+        self.told = torch.tensor([t in pairs for t in every])
+
+    def angles(self, positions: Tensor) -> Tensor:
+        counted = super().angles(torch.arange(positions.shape[-1], device=positions.device))
+        return torch.where(self.told.to(positions.device), super().angles(positions), counted)
 
 
 @torch.no_grad()

@@ -13,11 +13,13 @@ from posenc_lib.lab.distances import (
     READ,
     WHERE,
     WRITE,
+    answered,
     by_distance,
     capped,
     ending_in_a_read,
     layers_apart,
     to_last_write,
+    told_to_pairs,
     wanted,
     with_gap,
     with_ignored,
@@ -28,9 +30,11 @@ from posenc_lib.lab.statistics import of_size
 from posenc_lib.lab.tasks import IGNORE
 from posenc_lib.lab.trial import SEEDS, TASKS
 from posenc_lib.schemes.alibi import Alibi
+from posenc_lib.schemes.context_extension import RescaledFrequencies
 from posenc_lib.schemes.rope import Rotary
 from posenc_lib.schemes.sinusoidal import Sinusoidal
 from posenc_lib.schemes.t5 import T5Bias
+from posenc_lib.schemes.xpos import XPos
 
 
 def text(length=60):
@@ -204,6 +208,42 @@ def test_a_gap_before_everything_changes_nothing_for_who_knows_distances_only(sc
     assert all((other - moved[0]).abs().max() > 1e-4 for other in moved[1:])
 
 
+def test_a_gap_is_told_to_some_pairs_only():
+    """By the frequencies: a pair that stands still hears of no gap, however it is told."""
+    tokens = ending_in_a_read(5)
+    at = with_gap(tokens, 30, WHERE[2])
+    still = Rotary(16).inv_freq.clone()
+    still[[0, 1, 3, 4, 5, 6, 7]] = 0
+    only_third = TinyTransformer(Rotary(16, rope_scaling=RescaledFrequencies(still)), 11).double()
+    torch.testing.assert_close(told_to_pairs(only_third, {2})(tokens, at), only_third(tokens, at), rtol=0, atol=1e-9)
+    others = told_to_pairs(only_third, {0, 1, 3, 4, 5, 6, 7})
+    torch.testing.assert_close(others(tokens, at), only_third(tokens), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_told_pairs_turn_with_the_positions_and_the_others_with_the_place(layout):
+    scheme = Rotary(16, base=500.0, layout=layout)
+    model, at = TinyTransformer(scheme, 11), torch.tensor([[0, 1, 7, 30], [0, 5, 6, 7]])
+    given = told_to_pairs(model, [2, 5]).schemes
+    assert len(given) == 2
+    for one in given:
+        found = one.angles(at) / scheme.inv_freq
+        assert one.layout == layout
+        for t in range(8):
+            expected = at.double() if t in (2, 5) else torch.arange(4).double().expand(2, 4)
+            torch.testing.assert_close(found[..., t], expected)
+    assert model.schemes == [scheme, scheme]
+
+
+def test_all_pairs_are_the_model_and_none_is_a_text_without_a_gap():
+    model, tokens = TinyTransformer(Rotary(16, rotary_fraction=0.5), 11).double(), ending_in_a_read(5)
+    for where in WHERE[1:]:
+        at = with_gap(tokens, 30, where)
+        every, none = (told_to_pairs(model, pairs)(tokens, at) for pairs in (range(4), ()))
+        assert torch.equal(every, model(tokens, at)) and torch.equal(none, model(tokens))
+        assert (every - none).abs().max() > 1e-4
+
+
 def test_the_first_layer_alone_meets_the_first_text():
     model, tokens = TinyTransformer(Rotary(16), 11).double(), ending_in_a_read(5)
     for where in WHERE:
@@ -242,6 +282,10 @@ def test_the_first_layer_alone_meets_the_first_text():
         (lambda: with_ignored(torch.tensor([[IGNORED, 3, READ]]), 1, WHERE[0]), "write before it"),
         (lambda: with_gap(ending_in_a_read(1), -1, WHERE[0]), "places"),
         (lambda: with_gap(torch.tensor([[WRITE, 3, WRITE]]), 1, WHERE[1]), "end in an order to read"),
+        (lambda: told_to_pairs(TinyTransformer(Rotary(16), 11), {7, 8}), r"pairs must be from 0 to 7, got \[8\]"),
+        (lambda: told_to_pairs(TinyTransformer(Rotary(16), 11), [-1]), "pairs must be from 0 to 7"),
+        (lambda: told_to_pairs(TinyTransformer(Alibi(4), 11), [0]), "RoPE in every layer, got ALiBi"),
+        (lambda: told_to_pairs(TinyTransformer([Rotary(16), XPos(16)], 11), [0]), "RoPE in every layer, got xPos"),
         (lambda: layers_apart(TinyTransformer(Sinusoidal(64), 11), text(), 3, *WHERE[:2]), "distances only"),
         (lambda: layers_apart(TinyTransformer(Rotary(16), 11, sinks=True), text(), 3, *WHERE[:2]), "sinks"),
     ],
@@ -281,9 +325,20 @@ def test_what_notebook_22_says_holds_with_seeds_that_it_does_not_train(scheme, s
         assert abs(right[0] - right[1]) < 0.03 and right[2] < right[0] - 0.01
     if scheme == "T5Bias":
         assert orders[first] > 0.2 and orders[second] > orders[first] + 0.1 and gaps[second][224] < 0.1
+        for nearest, distance_costs_more in ((1, True), (17, False)):  # by how far back the right key stood
+            near = ending_in_a_read(128, nearest, nearest + 6)
+            before = answered(model, near)
+            gap = before - answered(model, near, with_gap(near, 224, last))
+            crowd = before - answered(model, with_ignored(near, 112, first))
+            assert (gap > 0.4 and crowd < 0.1) if distance_costs_more else (gap < 0.1 and crowd > 0.25)
+            assert before - answered(model, near, with_gap(near, 224, second)) < 0.1
         mixed = [layers_apart(model, tokens, 112, *two)[:, None] for two in ((first, second), (second, first))]
         assert abs(lost(mixed[0]) - orders[first]) < 0.06 and abs(lost(mixed[1]) - orders[second]) < 0.06
     if scheme == "Rotary":
         assert orders[first] > 0.8 and lost(capped(model, with_ignored(tokens, 112, first), 31)) < 0.35
         assert gaps[second][224] > 0.3 and gaps[last][224] > 0.6
         assert gaps[last][56] < 0.05 and gaps[last][112] < 0.05
+        third, others = told_to_pairs(model, [2]), told_to_pairs(model, [0, 1, 3, 4, 5, 6, 7])
+        for n, falls in ((28, True), (56, False), (88, True), (112, False), (144, True), (224, True)):
+            cost, rest = (lost(one(tokens, with_gap(tokens, n, last))) for one in (third, others))
+            assert (cost > 0.7) == falls and cost < (1 if falls else 0.3) and rest < 0.13
