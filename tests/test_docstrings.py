@@ -82,7 +82,13 @@ def public() -> dict[str, object]:
     found += [ranks.fails, ranks.guesses, ranks.reciprocal_ranks, ranks.accuracies, ranks.standing]
     found += [looks.place_of, looks.colour_of, looks.colours, looks.not_trained_yet, looks.axis_of, looks.reached]
     found += [octaves.questions, octaves.unlike, octaves.by_octave, octaves.recovered, octaves.within_octaves]
-    found += [distances.to_last_write, distances.by_distance, distances.capped, distances.layers_apart]
+    found += [
+        distances.to_last_write,
+        distances.last_write,
+        distances.by_distance,
+        distances.capped,
+        distances.layers_apart,
+    ]
     found += [distances.ending_in_a_read, distances.wanted, distances.with_ignored, distances.with_gap]
     found += [distances.answered, distances.right_at_last, distances.told_to_pairs]
     found += [regimes.in_regime, regimes.mixed_lengths, regimes.regime_version, regimes.cells_in]

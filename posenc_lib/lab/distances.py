@@ -45,6 +45,16 @@ def to_last_write(tokens: Tensor) -> Tensor:
     return at - 1 - writes.cummax(1).values
 
 
+def last_write(tokens: Tensor) -> Tensor:
+    """The place of the last order to write before the last token: (B,) for texts (B, L); below 0 if there is none.
+
+    Example:
+        >>> last_write(torch.tensor([[8, 3, 10, 1, 9], [10, 3, 8, 5, 9]]))
+        tensor([0, 2])
+    """
+    return tokens.shape[1] - 2 - to_last_write(tokens)[:, -1]
+
+
 @torch.no_grad()
 @one_thread()
 def by_distance(answer: Callable[[Tensor], Tensor], length: int, texts: int = 256) -> tuple[Tensor, Tensor]:
@@ -104,7 +114,7 @@ def ending_in_a_read(texts: int, nearest: int = 9, farthest: int = 15, length: i
     while len(found) < texts:
         tokens = TASKS["flip-flop"].task(8192, length, generator)[0][:, :-1]
         back, orders = to_last_write(tokens)[:, -1], tokens[:, ::2]
-        older = (orders != IGNORED) & (2 * torch.arange(length // 2) < _last_write(tokens)[:, None])
+        older = (orders != IGNORED) & (2 * torch.arange(length // 2) < last_write(tokens)[:, None])
         kept = (orders[:, -1] == READ) & (back >= nearest) & (back <= farthest) & older.any(1)
         found = torch.cat([found, tokens[kept]])
     return found[:texts]
@@ -117,7 +127,7 @@ def wanted(tokens: Tensor) -> Tensor:
         >>> wanted(torch.tensor([[8, 3, 10, 1, 9]]))
         tensor([3])
     """
-    return tokens.gather(1, _last_write(tokens)[:, None] + 1)[:, 0]
+    return tokens.gather(1, last_write(tokens)[:, None] + 1)[:, 0]
 
 
 def with_ignored(tokens: Tensor, orders: int, where: str) -> Tensor:
@@ -317,14 +327,9 @@ def _knows_distances_only(model: TinyTransformer) -> None:
         raise ValueError("model must have schemes that know distances only")
 
 
-def _last_write(tokens: Tensor) -> Tensor:
-    """The place of the last order to write, of each text; below 0 if it has none."""
-    return tokens.shape[1] - 2 - to_last_write(tokens)[:, -1]
-
-
 def _first_behind(tokens: Tensor, where: str) -> Tensor:
     """The place of the first token that stands behind what is added."""
-    last, write = tokens.shape[1] - 1, _last_write(tokens)
+    last, write = tokens.shape[1] - 1, last_write(tokens)
     if last % 2 or not (tokens[:, -1] == READ).all() or not (write >= 0).all():
         raise ValueError(f"tokens must be texts that end in an order to read, {READ}, and write before it")
     places = (torch.zeros_like(write), write, torch.full_like(write, last))
