@@ -33,13 +33,14 @@ UPDATES = (10, 50, 200)  # each with a rate that rises and falls of its own
 RISE, FALL = 0.2, 0.5  # shares of the updates
 BATCHES = 5_000_000  # seed of their batches, beside that of the trial
 WAYS = ("position interpolation", "NTK-aware", "YaRN, fast from 4 turns")  # of rescaling RoPE before
+SCRATCH = "from scratch"  # RoPE with weights that have learned nothing: what the updates teach without the training
 ANEW = "set for longer texts"  # a scheme whose setting follows the length of the training
 SLOWER = "at the model's rate"  # T5, whose numbers learn at a rate of their own elsewhere
 LEARNED_SLOWER = ("copy back", "induction", "look-up", "next character")  # by all five seeds
 SCHEMES = (EXTENDED, "T5Bias", "Alibi", "NoPosition", "XPos")
 NAMES = (
     EXTENDED,
-    *(f"{EXTENDED}, {way}" for way in WAYS),
+    *(f"{EXTENDED}, {way}" for way in (*WAYS, SCRATCH)),
     *SCHEMES[1:],
     *(f"{name}, {ANEW}" for name in ("T5Bias", "XPos")),
     f"T5Bias, {SLOWER}",
@@ -71,6 +72,9 @@ CLAIMS = (  # of notebook 20, with the number of updates after which they are sa
     *_orders(10, "passkey", _FAST, EXTENDED),
     *_orders(10, TEXT, EXTENDED, _NTK, _FAST),
     *(one for task in ALREADY if task != TEXT for one in _orders(200, task, EXTENDED, 0.9)),
+    *(one for task in ALREADY[1:-1] for one in _orders(200, task, EXTENDED, f"{EXTENDED}, {SCRATCH}")),
+    *_orders(200, TEXT, f"{EXTENDED}, {SCRATCH}", EXTENDED),
+    *_orders(200, "copy back", f"{EXTENDED}, {SCRATCH}", 0.9),
     *_orders(200, TEXT, "Alibi", EXTENDED),
     *_orders(200, TEXT, EXTENDED, "T5Bias"),
     *_orders(200, TEXT, EXTENDED, f"T5Bias, {SLOWER}, {ANEW}"),
@@ -101,29 +105,29 @@ def longer(**trial: Any) -> dict[str, Any]:
     Args:
         trial: arguments of :func:`posenc_lib.lab.trial.trial`.
     Returns:
-        measure: by way ("as it is", ``WAYS`` of RoPE, ``ANEW``), by number of updates (0 first), by length of the test.
+        measure: by way ("as it is", ``WAYS`` and ``SCRATCH`` of RoPE, ``ANEW``), by number of updates (0 first), by length of the test.
         version: of the code that decides all this.
     """
     model, contest = remake(**trial), TASKS[trial["task"]]
     faster = trial.get("own_rate", setting(trial["scheme"]).rate)
     here = frame(trial["task"], trial["length"], trial["width"], trial["heads"])
-    ways = {"as it is": model.scheme}
+    models = {"as it is": model}
     if trial["scheme"] == EXTENDED:
         rescaled = extensions(here, float(TIMES[-1]), cast(Rotary, model.scheme).base)
-        ways |= {way: rescaled[way] for way in WAYS}
+        models |= {way: _with(model, rescaled[way]) for way in WAYS}
+        models[SCRATCH] = _untrained(**trial)
     if _follows_length(trial["scheme"], here):
-        ways[ANEW] = _set_anew(trial["scheme"], here, cast(PositionScheme, model.scheme))
+        models[ANEW] = _with(model, _set_anew(trial["scheme"], here, cast(PositionScheme, model.scheme)))
     measure: dict[str, dict[str, dict[str, float]]] = {}
-    for way, scheme in ways.items():
+    for way, start in models.items():
         for updates in (0, *UPDATES):
-            mine = copy.deepcopy(model)
-            mine.scheme = copy.deepcopy(scheme)
+            mine = copy.deepcopy(start)
             _train_on(mine, contest, here.longest, updates, trial["learning_rate"], faster, trial["seed"])
             measure.setdefault(way, {})[str(updates)] = measured(mine, **trial)
     return {"measure": measure, "version": longer_version(**trial)}
 
 
-def longer_version(scheme: str, task: str, length: int, width: int = 64, heads: int = 4, **others: Any) -> str:
+def longer_version(scheme: str, task: str, length: int, width: int = 64, heads: int = 4, **_: Any) -> str:
     """Digest of the code and the settings that decide a result of :func:`longer`.
 
     Example:
@@ -131,8 +135,21 @@ def longer_version(scheme: str, task: str, length: int, width: int = 64, heads: 
         >>> longer_version("Alibi", "passkey", 32) == code_version("Alibi", "passkey", 32)
         False
     """
-    anew = [_set_anew] if _follows_length(scheme, frame(task, length, width, heads)) else []
-    return version([_train_on, extensions, *anew], [code_version(scheme, task, length, width, heads), UPDATES])
+    others = [_set_anew] if _follows_length(scheme, frame(task, length, width, heads)) else []
+    others += [_untrained] if scheme == EXTENDED else []
+    return version([_train_on, extensions, *others], [code_version(scheme, task, length, width, heads), UPDATES])
+
+
+def _with(model: TinyTransformer, scheme: nn.Module) -> TinyTransformer:
+    """A copy of the model with another scheme."""
+    mine = copy.deepcopy(model)
+    mine.scheme = copy.deepcopy(scheme)
+    return mine
+
+
+def _untrained(**trial: Any) -> TinyTransformer:
+    """The model of a trial before its training."""
+    return remake(**trial | {"maximum": 0})
 
 
 def _follows_length(scheme: str, here: Frame) -> bool:
@@ -218,7 +235,7 @@ def cells_after(updates: int, found: Iterable[Entry]) -> dict[tuple[str, str], C
     for entry in found:
         for way, measure in entry.result["measure"].items():
             slower = f", {SLOWER}" * ("own_rate" in entry.setting)
-            scheme = entry.setting["scheme"] + slower + (f", {way}" if way in (*WAYS, ANEW) else "")
+            scheme = entry.setting["scheme"] + slower + (f", {way}" if way in (*WAYS, SCRATCH, ANEW) else "")
             runs.setdefault((scheme, entry.setting["task"]), {})[entry.setting["seed"]] = measure[str(updates)]
     cells = {}
     for pair, by_seed in runs.items():
