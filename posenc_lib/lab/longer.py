@@ -105,7 +105,8 @@ def longer(**trial: Any) -> dict[str, Any]:
     Args:
         trial: arguments of :func:`posenc_lib.lab.trial.trial`.
     Returns:
-        measure: by way ("as it is", ``WAYS`` and ``SCRATCH`` of RoPE, ``ANEW``), by number of updates (0 first), by length of the test.
+        measure: by way ("as it is", ``WAYS`` and ``SCRATCH`` of RoPE, ``ANEW``), by number of updates (0 first), by length
+            of the test.
         version: of the code that decides all this.
     """
     model, contest = remake(**trial), TASKS[trial["task"]]
@@ -135,12 +136,12 @@ def longer_version(scheme: str, task: str, length: int, width: int = 64, heads: 
         >>> longer_version("Alibi", "passkey", 32) == code_version("Alibi", "passkey", 32)
         False
     """
-    others = [_set_anew] if _follows_length(scheme, frame(task, length, width, heads)) else []
+    others: list[Any] = [_set_anew] if _follows_length(scheme, frame(task, length, width, heads)) else []
     others += [_untrained] if scheme == EXTENDED else []
     return version([_train_on, extensions, *others], [code_version(scheme, task, length, width, heads), UPDATES])
 
 
-def _with(model: TinyTransformer, scheme: nn.Module) -> TinyTransformer:
+def _with(model: TinyTransformer, scheme: PositionScheme) -> TinyTransformer:
     """A copy of the model with another scheme."""
     mine = copy.deepcopy(model)
     mine.scheme = copy.deepcopy(scheme)
