@@ -105,8 +105,8 @@ def longer(**trial: Any) -> dict[str, Any]:
     Args:
         trial: arguments of :func:`posenc_lib.lab.trial.trial`.
     Returns:
-        measure: by way ("as it is", ``WAYS`` and ``SCRATCH`` of RoPE, ``ANEW``), by number of updates (0 first), by length
-            of the test.
+        measure: by way ("as it is", ``WAYS`` and ``SCRATCH`` of RoPE, ``ANEW``), by number of updates (0 first), by
+            length of the test.
         version: of the code that decides all this.
     """
     model, contest = remake(**trial), TASKS[trial["task"]]

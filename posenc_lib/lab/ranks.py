@@ -93,29 +93,20 @@ def reciprocal_ranks(
     return _with_failures(np.where(np.isnan(compared), np.nan, 1 / ranks), out, failed)
 
 
-def accuracies(
-    cells: Sequence[Cell | None], times: int, failed: str, resamples: int = RESAMPLES
-) -> NDArray[np.float64]:
-    """Accuracy in place of 1 / rank, by the same rules; "is ranked" says then that a failure counts what it has.
-
-    Bits per character become 0 with ``guessing`` and 1 with ``FEWEST``.
+def on_one_scale(task: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Accuracies as they are; bits per character become 0 with ``guessing`` and 1 with ``FEWEST``.
 
     Args:
-        cells, times, failed, resamples: see :func:`reciprocal_ranks`.
-    Returns:
-        As there.
-    Raises:
-        ValueError: as there.
+        task: one of :data:`posenc_lib.lab.trial.TASKS`.
+        values: of any shape.
     Example:
-        >>> from posenc_lib.lab.statistics import Cell
-        >>> far = Cell("A", "passkey", tuple(range(5)), (True,) * 5, {256: (0.5,) * 5})
-        >>> accuracies([far, None], 8, "has no rank", resamples=1)[0]
-        array([0.5, nan])
+        >>> import numpy as np
+        >>> on_one_scale("next character", np.array([4.48, 1.8]))
+        array([0., 1.])
     """
-    means, out, task = _in_resamples(cells, times, failed, resamples)
-    if TASKS[task].bits:
-        means = above_guessing(task, means) / above_guessing(task, FEWEST)
-    return _with_failures(means if failed == "is ranked" else np.where(out, np.nan, means), out, failed)
+    if not TASKS[validate.choice("task", task, tuple(TASKS))].bits:
+        return values
+    return above_guessing(task, values) / above_guessing(task, FEWEST)
 
 
 def _in_resamples(
@@ -145,7 +136,7 @@ def _with_failures(found: NDArray[np.float64], out: NDArray[np.bool_], failed: s
     return found
 
 
-def standing(found: Sequence[NDArray[np.float64]], redrawn: str = "seeds", margin: float = 0.0) -> Standing:
+def standing(found: Sequence[NDArray[np.float64]], redrawn: str = "seeds") -> Standing:
     """Who leads by the mean over some tasks.
 
     Args:
@@ -153,7 +144,6 @@ def standing(found: Sequence[NDArray[np.float64]], redrawn: str = "seeds", margi
         redrawn: what a resample draws anew, one of ``REDRAWN``. Of n tasks n are drawn with replacement; one that is
             drawn twice counts twice. They are no less a sample than the seeds are; of one or two it says little. If
             tasks alone are drawn there are ``RESAMPLES``.
-        margin: who is ahead by no more does not lead alone; for means of :func:`accuracies`.
     Raises:
         ValueError: no task, or another name for what is drawn anew.
     Example:
@@ -174,7 +164,7 @@ def standing(found: Sequence[NDArray[np.float64]], redrawn: str = "seeds", margi
     total = (counts[:, None] @ np.nan_to_num(every))[:, 0]
     means = np.where(ranked, total / np.maximum(ranked, 1), -1)
     best = int(means[0].argmax())
-    alone = means[:, best] > np.delete(means, best, axis=1).max(1, initial=-1) + margin + ROUNDING
+    alone = means[:, best] > np.delete(means, best, axis=1).max(1, initial=-1) + ROUNDING
     shown = np.where(means[0] < 0, np.nan, means[0])
     return Standing(shown, best if alone[0] else None, float(alone[1:].mean()))
 

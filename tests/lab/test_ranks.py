@@ -12,9 +12,9 @@ from posenc_lib.lab.ranks import (
     OF_TASKS,
     REDRAWN,
     Standing,
-    accuracies,
     fails,
     guesses,
+    on_one_scale,
     reciprocal_ranks,
     standing,
 )
@@ -77,28 +77,14 @@ def test_what_a_failure_counts():
     assert np.isnan(found["is left out for all"]).all()
 
 
-def test_accuracies_take_the_accuracy_in_place_of_the_rank():
-    cells = [cell(*[0.9] * 5), cell(*[0.8] * 5, met=(True,) * 4 + (False,)), None]
-    found = {failed: accuracies(cells, 8, failed, resamples=1)[0, :2].tolist() for failed in FAILED}
-    assert found["has no rank"] == pytest.approx([0.9, math.nan], nan_ok=True)
-    assert found["counts 0"] == pytest.approx([0.9, 0])
-    assert found["is ranked"] == pytest.approx([0.9, 0.8])
-    assert np.isnan(found["is left out for all"]).all()
+def test_bits_and_accuracies_on_one_scale():
+    values = np.array([[0.2, 0.9]])
+    assert on_one_scale("passkey", values) is values
     level = guessing("next character")
-    bits = [cell(*[some] * 5, task="next character", length=512) for some in (FEWEST, (FEWEST + level) / 2)]
-    assert accuracies(bits, 8, "has no rank", resamples=1) == pytest.approx(np.array([[1, 0.5]] * 2))
-    with pytest.raises(ValueError, match="failed must be"):
-        accuracies(bits, 8, "counts 1", resamples=1)
-    with pytest.raises(ValueError, match="cells must be of one task"):
-        accuracies([cells[0], bits[0]], 8, "counts 0", resamples=1)
-
-
-def test_who_leads_by_no_more_than_the_margin_does_not_lead_alone():
-    found = [np.array([[0.95, 0.94], [0.95, 0.9]])]
-    assert standing(found)[1:] == (0, 1.0)
-    assert standing(found, margin=0.01)[1:] == (None, 1.0)
-    assert standing(found, margin=0.02)[1:] == (None, 1.0)
-    assert standing(found, margin=0.005)[1:] == (0, 1.0)
+    bits = np.array([level, (level + FEWEST) / 2, FEWEST, level + 1])
+    assert on_one_scale("next character", bits) == pytest.approx([0, 0.5, 1, -1 / (level - FEWEST)])
+    with pytest.raises(ValueError, match="task must be one of"):
+        on_one_scale("chess", values)
 
 
 def test_who_fails():
