@@ -94,7 +94,7 @@ def reciprocal_ranks(
 
 
 def on_one_scale(task: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Accuracies as they are; bits per character become 0 with ``guessing`` and 1 with ``FEWEST``.
+    """Accuracies as they are; bits per character become 0 with ``guessing``, or more, and 1 with ``FEWEST``.
 
     Args:
         task: one of :data:`posenc_lib.lab.trial.TASKS`.
@@ -106,7 +106,7 @@ def on_one_scale(task: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     if not TASKS[validate.choice("task", task, tuple(TASKS))].bits:
         return values
-    return above_guessing(task, values) / above_guessing(task, FEWEST)
+    return np.maximum(above_guessing(task, values) / above_guessing(task, FEWEST), 0)
 
 
 def _in_resamples(
