@@ -3,7 +3,6 @@
 Where results decide, the answer is read from them: nobody has to change it when the file grows.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,10 +11,8 @@ from posenc_lib.configs import shipped
 from posenc_lib.lab.catalog import name_of
 from posenc_lib.lab.practice import FUSED, Fused, Practice
 from posenc_lib.lab.report import (
-    HARDLY,
     Cells,
     Others,
-    above_guessing,
     at_rates,
     first_group,
     length_at,
@@ -171,61 +168,6 @@ def who_remains(cells: Cells, rows: Rows, others: Others, needs: Needs) -> list[
         Standing(s, *faults[s], spread(trained[s].at(n)) if s in trained else None, s in first, perhaps(s))
         for s in sorted(faults, key=order)
     ]
-
-
-def answer(standings: Sequence[Standing], rows: Rows, needs: Needs, any_rate: bool = False) -> str:
-    """Who remains, in a few sentences: the first place with its means, who ships what, and what the rates may change.
-
-    Args:
-        standings: see :func:`who_remains`.
-        rows: the practitioner's table.
-        needs: those of the standings.
-        any_rate: say who might share the first place at another learning rate.
-    Raises:
-        ValueError: needs that are not among those that are allowed.
-    """
-    task = needs.checked().task
-    left = [s for s in standings if not s.fault]
-    head = f"{task}, {length_at(task, needs.times)} tokens ({needs.times} x): "
-    out = Counter("runs" if s.reason == "not trained yet" else s.fault for s in standings if s.fault)
-    causes = {"kernel": "by the kernel", "mask": "by the sides", "training": "not trained", "runs": "without runs"}
-    causes |= {"length": "RoPE itself at this length", "task": "take no part"}
-    gone = ", ".join(f"{out[fault]} {words}" for fault, words in causes.items() if out[fault])
-    if not left:
-        return f"{head}nobody here. Out: {gone or 'nobody'}."
-    gone = gone and f" (out: {gone})"
-    told = [f"{head}{len(left)} of {len(standings)} remain{gone}.", _first(left, task)]
-    if any_rate:
-        near = ", ".join(name_of(s.scheme) for s in left if s.perhaps)
-        told.append(f"At another rate perhaps also {near}." if near else "Another rate brings nobody else there.")
-    most = max(left, key=lambda s: len(rows[s.scheme].models))
-    if models := len(rows[most.scheme].models):
-        told.append(
-            f"Most shipped of those that remain: {_with_mean(most, task)}, in {models} of {len(shipped())} models."
-        )
-    else:
-        told.append("No model of the course's list ships one of these.")
-    if TASKS[task].causal != (needs.mask == "causal"):
-        told.append(f"The runs saw {'what came before' if TASKS[task].causal else 'both sides'}.")
-    return " ".join(told)
-
-
-def _mean(standing: Standing) -> float:
-    assert standing.spread is not None  # it is trained
-    return standing.spread.mean
-
-
-def _with_mean(standing: Standing, task: str) -> str:
-    return f"{name_of(standing.scheme)} {_mean(standing):.2f}" + " bits" * TASKS[task].bits
-
-
-def _first(left: Sequence[Standing], task: str) -> str:
-    """The sentence of the first place."""
-    first = [s for s in left if s.first]
-    each = "; ".join(_with_mean(s, task) for s in first)
-    lost = all(above_guessing(task, _mean(s)) < HARDLY for s in first)
-    place = "The first place is shared by" if len(first) > 1 else "First is"
-    return f"{place} {each}" + (", hardly better than guessing." if lost else ".")
 
 
 class Question(NamedTuple):

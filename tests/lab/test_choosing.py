@@ -13,7 +13,6 @@ from posenc_lib.lab.choosing import (
     SHOWN,
     UNSAID,
     Needs,
-    answer,
     at_home,
     best,
     everybody,
@@ -339,7 +338,6 @@ def test_fewer_bits_are_better(rows):
     found = cells("next character", (64, 128, 256, 512), Shaw=2.0, Rotary=3.0)
     standings = who_remains(found, rows, {}, Needs("next character", 2))
     assert [(one.scheme, one.first) for one in standings] == [("Shaw", True), ("Rotary", False)]
-    assert "First is Shaw 2.00 bits. " in answer(standings, rows, Needs("next character", 2))
 
 
 def test_the_means_are_those_of_the_length_and_the_order_that_of_the_longest(rows):
@@ -358,48 +356,6 @@ def test_another_rate_counts_against_those_that_remain(rows):
     assert near == []  # nobody comes near Shaw
     standings = who_remains(found, rows, others, Needs("copy back", 8, FLASH))
     assert [one.scheme for one in standings if one.perhaps] == ["Rotary"]
-    told = [answer(standings, rows, Needs("copy back", 8, FLASH), any_rate) for any_rate in (False, True)]
-    assert "rate" not in told[0] and "At another rate perhaps also RoPE." in told[1]
-    standings = who_remains(found, rows, others, Needs("copy back", 8))
-    assert "Another rate brings nobody else there." in answer(standings, rows, Needs("copy back", 8), True)
-
-
-def test_the_answer_in_words(rows):
-    found, needs = cells(Rotary=0.5, XPos=0.9, Shaw=0.9), Needs("copy back", 8, FLASH)
-    said = answer(who_remains(found, rows, {}, needs), rows, needs)
-    ships = f"in {len(rows['Rotary'].models)} of 28 models"
-    assert said == (
-        "copy back, 256 tokens (8 x): 2 of 3 remain (out: 1 by the kernel). First is xPos 0.90. "
-        f"Most shipped of those that remain: RoPE 0.50, {ships}."
-    )
-    needs = Needs("copy back", 8)
-    said = answer(who_remains(found, rows, {}, needs), rows, needs)
-    assert "3 of 3 remain. The first place is shared by Shaw 0.90; xPos 0.90. " in said
-    found, needs = cells(XPos=0.9), Needs("copy back", 8)
-    assert "No model of the course's list ships one of these." in answer(
-        who_remains(found, rows, {}, needs), rows, needs
-    )
-
-
-def test_an_answer_says_if_nobody_remains_or_nobody_is_better_than_guessing(rows):
-    found, needs = cells(Shaw=0.9) | cells("grid", (25, 49, 100, 196), MRope=0.1), Needs("copy back", 8, FLASH)
-    said = answer(who_remains(found, rows, {}, needs), rows, needs)
-    assert said == "copy back, 256 tokens (8 x): nobody here. Out: 1 by the kernel, 1 take no part."
-    needs = Needs("grid", 8)
-    assert "M-RoPE 0.10, hardly better than guessing." in answer(who_remains(found, rows, {}, needs), rows, needs)
-
-
-def test_an_answer_says_if_the_runs_had_another_mask(rows):
-    found = cells(Rotary=0.9) | cells("reverse", (12, 24, 48, 96), Rotary=0.9)
-    for task, mask, told in (
-        ("copy back", "causal", ""),
-        ("copy back", FREE, "The runs saw what came before."),
-        ("reverse", "causal", "The runs saw both sides."),
-        ("reverse", FREE, ""),
-    ):
-        needs = Needs(task, 8, mask=mask)
-        said = answer(who_remains(found, rows, {}, needs), rows, needs)
-        assert said.endswith(told or "models.") and ("The runs" in said) == bool(told)
 
 
 @pytest.mark.parametrize(
@@ -415,7 +371,6 @@ def test_needs_that_nobody_can_ask_are_refused(rows, wrong, named):
     for ask in (
         lambda needs: excluded(None, rows["Rotary"], needs),
         lambda needs: who_remains(table([]), rows, {}, needs),
-        lambda needs: answer([], rows, needs),
     ):
         with pytest.raises(ValueError, match=f"{named} must be"):
             ask(Needs(*wrong))

@@ -52,7 +52,7 @@ def ran(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("notebook", "below", "rows"),
     [
-        ("20_comparison", 3, 2),  # below the heat map, the lines, who remains; in what a practitioner asks
+        ("20_comparison", 2, 2),  # below the heat map and the lines; in what a practitioner asks
         ("22_how_far", 1, 0),  # below the costs
     ],
 )
