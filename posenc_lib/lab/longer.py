@@ -144,7 +144,7 @@ def longer_version(scheme: str, task: str, length: int, width: int = 64, heads: 
 def _with(model: TinyTransformer, scheme: PositionScheme) -> TinyTransformer:
     """A copy of the model with another scheme."""
     mine = copy.deepcopy(model)
-    mine.scheme = copy.deepcopy(scheme)
+    mine.scheme = scheme
     return mine
 
 
@@ -236,7 +236,7 @@ def cells_after(updates: int, found: Iterable[Entry]) -> dict[tuple[str, str], C
     for entry in found:
         for way, measure in entry.result["measure"].items():
             slower = f", {SLOWER}" * ("own_rate" in entry.setting)
-            scheme = entry.setting["scheme"] + slower + (f", {way}" if way in (*WAYS, SCRATCH, ANEW) else "")
+            scheme = entry.setting["scheme"] + slower + f", {way}" * (way != "as it is")
             runs.setdefault((scheme, entry.setting["task"]), {})[entry.setting["seed"]] = measure[str(updates)]
     cells = {}
     for pair, by_seed in runs.items():
