@@ -105,8 +105,7 @@ def longer(**trial: Any) -> dict[str, Any]:
     Args:
         trial: arguments of :func:`posenc_lib.lab.trial.trial`.
     Returns:
-        measure: by way ("as it is", ``WAYS`` and ``SCRATCH`` of RoPE, ``ANEW``), by number of updates (0 first), by
-            length of the test.
+        measure: by way ("as it is", ``ANEW``, of RoPE ``WAYS`` and ``SCRATCH``), by updates (0 first), by length.
         version: of the code that decides all this.
     """
     model, contest = remake(**trial), TASKS[trial["task"]]
