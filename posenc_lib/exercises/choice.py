@@ -65,46 +65,49 @@ check_training_cost = Check(
 
 
 def _not_beaten(
-    values: Tensor,
-    as_good: Callable[[Tensor, Tensor], Tensor] = torch.ge,
-    in_all: Callable[[Tensor, int], Tensor] = torch.all,
-    better: bool = True,
+    values: Tensor, margin: float, in_all: Callable[[Tensor, int], Tensor] = torch.all, better: bool = True
 ) -> Tensor:
-    """Who has nobody beside it that is as good in every column, and better in one."""
-    beats = in_all(as_good(values[:, None], values[None]), -1) & ~torch.eye(len(values), dtype=torch.bool)
-    if better:
-        beats = beats & (values[:, None] > values[None]).any(-1)
-    return ~beats.any(0)
+    """Who has nobody beside it that is ahead somewhere, and behind nowhere."""
+    ahead = values[:, None] > values[None] + margin  # (by whom, of whom, column)
+    beats = in_all(~ahead.transpose(0, 1), -1) & ~torch.eye(len(values), dtype=torch.bool)
+    return ~(beats & ahead.any(-1) if better else beats).any(0)
 
 
-def _best_of_one(values: Tensor) -> Tensor:
-    return (values == values.max(0).values).any(-1)
+def _best_of_one(values: Tensor, margin: float) -> Tensor:
+    return (values >= values.max(0).values - margin).any(-1)
+
+
+def _ahead_in_all(values: Tensor, margin: float) -> Tensor:
+    return ~(values[:, None] > values[None] + margin).all(-1).any(0)
+
+
+def _numbers(*rows: tuple[float, ...]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
 
 
 check_not_beaten = Check(
     "not_beaten",
     _not_beaten,
     cases=[
-        (torch.tensor([[0.9, 0.2], [0.5, 0.5], [0.4, 0.4], [0.2, 0.9], [0.9, 0.1]], dtype=torch.float64),),
-        (torch.tensor([[0.7, 0.7], [0.7, 0.7], [0.6, 0.7], [0.1, 0.8]], dtype=torch.float64),),
-        (torch.tensor([[1.0, 0.3, 0.5], [0.9, 0.4, 0.5], [0.9, 0.4, 0.6], [1.0, 0.2, 0.1]], dtype=torch.float64),),
+        (_numbers((0.9, 0.2), (0.5, 0.5), (0.4, 0.4), (0.2, 0.9), (0.9, 0.1)), 0.01),
+        (_numbers((0.7, 0.7), (0.7, 0.7), (0.6, 0.7), (0.1, 0.8)), 0.0),
+        (_numbers((1.0, 0.3, 0.5), (0.9, 0.4, 0.5), (0.9, 0.4, 0.6), (1.0, 0.2, 0.1)), 0.01),
+        (_numbers((0.95, 0.5), (1.0, 0.45), (0.96, 0.8)), 0.07),
     ],
     mistakes=[
-        ("these are the beaten: you return the others", lambda values: ~_not_beaten(values)),
+        ("these are the beaten: return the others", lambda values, margin: ~_not_beaten(values, margin)),
         ("who is best in one column is one of them, but not the only one", _best_of_one),
+        ("the margin is not used", lambda values, margin: _not_beaten(values, 0.0)),
         (
-            "two that are equal do not beat each other: one must be better somewhere",
-            lambda values: _not_beaten(values, better=False),
+            "two that are level everywhere do not beat each other: one must be ahead somewhere",
+            lambda values, margin: _not_beaten(values, margin, better=False),
         ),
+        ("who beats is ahead in one column and behind in none, not ahead in all", _ahead_in_all),
         (
-            "who beats is better in one column and as good in the others, not better in all",
-            lambda values: _not_beaten(values, as_good=torch.gt),
+            "who is ahead in one column only beats nobody: it must not be behind in another",
+            lambda values, margin: _not_beaten(values, margin, in_all=torch.any),
         ),
-        (
-            "who is better in one column only beats nobody: it must not be worse in another",
-            lambda values: _not_beaten(values, in_all=torch.any),
-        ),
-        ("less is not more: turn the comparison round", lambda values: _not_beaten(-values)),
+        ("less is not more: turn the comparison round", lambda values, margin: _not_beaten(-values, margin)),
     ],
 )
 
