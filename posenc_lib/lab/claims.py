@@ -1,4 +1,4 @@
-"""What notebook 20 says of the results of a contest, as statements that a file bears out or does not.
+"""What notebooks 20 and 23 say of the results of a contest, as statements that a file bears out or does not.
 
 A statement compares means. It is *sure* if it holds in at least 95 % of the resamples of seeds; a scheme that is not
 trained cannot be asked. Nothing here is true by itself: the cells are asked.

@@ -65,7 +65,7 @@ def _orders(
         yield updates, Statement("training on", f"{task} at {times} x: {more.join(named)}", task, one, two)
 
 
-CLAIMS = (  # of notebook 20, with the number of updates after which they are said
+CLAIMS = (  # of notebook 23, with the number of updates after which they are said
     *_orders(10, "induction", _NTK, EXTENDED),
     *_orders(10, "induction", _FAST, EXTENDED),
     *_orders(10, "flip-flop", _FAST, EXTENDED),

@@ -1,4 +1,4 @@
-"""Notebooks 20 and 22 take a scheme that is new to the library: no cell breaks, and its row says "not trained yet"."""
+"""Notebooks 20, 22 and 23 take a scheme that is new to the library: no cell breaks, its row says "not trained yet"."""
 
 import sys
 from pathlib import Path
@@ -52,8 +52,9 @@ def ran(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("notebook", "below", "rows"),
     [
-        ("20_comparison", 2, 2),  # below the heat map and the lines; in what a practitioner asks
+        ("20_comparison", 2, 0),  # below the heat map and the lines
         ("22_how_far", 1, 0),  # below the costs
+        ("23_choice", 0, 2),  # in what a practitioner asks
     ],
 )
 def test_a_scheme_without_results_breaks_no_cell_and_says_so(ran, notebook, below, rows):

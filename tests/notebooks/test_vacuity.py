@@ -170,6 +170,13 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("22_how_far", "../lab/octaves.py", "[:, :first].sum(1)", "[:, first:].sum(1)"),
     ("22_how_far", "../lab/octaves.py", "enumerate((length, longer))", "enumerate((length, length))"),  # no gap
     ("22_how_far", "../_fused.py", "is_causal=True", "is_causal=False"),  # no mask
+    ("23_choice", "../_fused.py", "and here.offset is not None:", "and here.offset is None:"),  # ALiBi stores all pairs
+    (
+        "23_choice",
+        "../lab/practice.py",
+        '"alike" if symmetric(scheme) else "both"',
+        '"both" if symmetric(scheme) else "alike"',
+    ),
 ]
 
 ONE_FAILURE_EACH = """
