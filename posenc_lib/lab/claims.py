@@ -4,8 +4,6 @@ A statement compares means. It is *sure* if it holds in at least 95 % of the res
 trained cannot be asked. Nothing here is true by itself: the cells are asked.
 """
 
-import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -111,32 +109,6 @@ def whatever_rate(statement: Statement, cells: Cells, others: Others) -> bool | 
     if len(above) == len(below) == 1:
         return None
     return min(above) > max(below) + statement.margin
-
-
-def listed(cells: Cells, others: Others, statements: Iterable[Statement] | None = None) -> str:
-    """Statements as a table in Markdown: what is said, both means, in how many resamples, and whether at any rate.
-
-    Of resamples the share is cut off to a whole per cent, never rounded up. The last column is empty where no other
-    rate met the criterion.
-
-    Example:
-        >>> from posenc_lib.lab.claims import Statement
-        >>> from posenc_lib.lab.statistics import table
-        >>> statement = Statement("a", "RoPE above .9", "induction", ("Rotary", 1), 0.9)
-        >>> print(listed(table([], ["Rotary"], ["induction"]), {}, [statement]).splitlines()[-1])
-        | RoPE above .9 | | | cannot be asked: Rotary: not trained yet | |
-    """
-    lines = ["| statement | the greater | the less | of resamples | at any rate |", "|---|---|---|---|---|"]
-    for statement in STATEMENTS if statements is None else statements:
-        if (reason := why_not(statement, cells)) is not None:
-            lines.append(f"| {statement.words} | | | cannot be asked: {reason} | |")
-            continue
-        above, below = (values(side, statement.task, cells) for side in (statement.above, statement.below))
-        share = math.floor(100 * share_above(above, below, statement.margin))
-        rate = {None: "", True: "yes", False: "**no**"}[whatever_rate(statement, cells, others)]
-        means = f"{np.mean(above):.3f} | {np.mean(below):.3f}"
-        lines.append(f"| {statement.words} | {means} | {share} % | {rate} |")
-    return "\n".join(lines)
 
 
 TEXT = "next character"  # the one task whose measure is bits, of which fewer are better

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from posenc_lib.lab import TinyTransformer, accuracy, induction, train
-from posenc_lib.lab.claims import STATEMENTS, Statement, listed, sure, values, whatever_rate, why_not
+from posenc_lib.lab.claims import STATEMENTS, Statement, sure, values, whatever_rate, why_not
 from posenc_lib.lab.contest import entries, outdated
 from posenc_lib.lab.statistics import Cell, table
 from posenc_lib.lab.trial import TASKS, TIMES
@@ -97,19 +97,6 @@ def test_another_rate_can_overturn_a_statement(statement):
             fair = number(side, float(np.mean(values(side, statement.task, cells))))
             assert whatever_rate(statement, cells, {pair: {0.01: {n: fair}}}) is True
     assert whatever_rate(statement, table([]), {}) is None
-
-
-def test_a_list_has_the_numbers_of_every_statement():
-    statement = Statement("t", "A above half", "induction", ("Alibi", 8), 0.5)
-    line = listed(made(statement, 0.9, 0.5), {}, [statement]).splitlines()[-1]
-    assert line == "| A above half | 0.902 | 0.500 | 100 % |  |"
-    others = {("Alibi", "induction"): {0.01: {256: 0.3}}}
-    assert listed(made(statement, 0.9, 0.5), others, [statement]).endswith("| 100 % | **no** |")
-    others["Alibi", "induction"][0.01][256] = 0.8
-    assert listed(made(statement, 0.9, 0.5), others, [statement]).endswith("| 100 % | yes |")
-    assert listed(made(statement, 0.5, 0.5), {}, [statement]).endswith("| 0 % |  |")
-    assert "cannot be asked: Alibi: not trained: " in listed(made(statement, 0.9, 0.5, met=False), {}, [statement])
-    assert len(listed(CELLS, {}).splitlines()) == 2 + len(STATEMENTS)
 
 
 def test_the_committed_file_is_of_this_code():
