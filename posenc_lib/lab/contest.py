@@ -13,6 +13,7 @@ of their own, then the seeds, all schemes with one before the next. An interrupt
     --longer notebooks/data/longer.jsonl                no more of the contest: its models trained on in longer texts
     --places notebooks/data/places.jsonl                ... tested by place
     --regimes notebooks/data/regimes.jsonl              ... trained without stopping, in one length and in many
+    --retests notebooks/data/retests.jsonl              ... tested on other texts
 """
 
 import argparse
@@ -242,8 +243,10 @@ def main() -> None:
     parser.add_argument("--longer", metavar="FILE")
     parser.add_argument("--places", metavar="FILE")
     parser.add_argument("--regimes", metavar="FILE")
+    parser.add_argument("--retests", metavar="FILE")
     options = parser.parse_args()
-    others = {name: path for name in ("longer", "places", "regimes") if (path := getattr(options, name)) is not None}
+    files = "longer", "places", "regimes", "retests"
+    others = {name: path for name in files if (path := getattr(options, name)) is not None}
     for name, path in others.items():  # modules that build on this one
         import_module(f"posenc_lib.lab.{name}").make(entries(options.file), path, options.jobs)
     if others:
