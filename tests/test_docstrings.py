@@ -32,6 +32,7 @@ from posenc_lib.lab import (
     regimes,
     remake,
     report,
+    retests,
     settings,
     statistics,
     sweep,
@@ -76,7 +77,7 @@ def public() -> dict[str, object]:
     found += [statistics.Cell, statistics.table, statistics.spread, statistics.distinct_resamples]
     found += [statistics.share_above, statistics.claim, statistics.ranking, statistics.leading]
     found += [statistics.of_size, statistics.resampled, statistics.ordered_by_chance]
-    found += [claims.listed, report.explained, report.shuffled, longer.longer_version, longer.cells_after]
+    found += [report.explained, report.shuffled, longer.longer_version, longer.cells_after]
     found += [contest.learned, statistics.with_method, places.places_version, places.curves, places.untrue]
     found += [report.chosen_rates, sweep.as_key, statistics.cell_of]
     found += [ranks.fails, ranks.guesses, ranks.reciprocal_ranks, ranks.on_one_scale, ranks.standing]
@@ -91,6 +92,7 @@ def public() -> dict[str, object]:
     ]
     found += [distances.ending_in_a_read, distances.wanted, distances.with_ignored, distances.with_gap]
     found += [distances.answered, distances.right_at_last, distances.told_to_pairs]
+    found += [retests.retest_version, retests.values_of]
     found += [regimes.in_regime, regimes.mixed_lengths, regimes.regime_version, regimes.cells_in]
     for module in modules:
         found += [value for name, value in vars(module).items() if not name.startswith("_")]
