@@ -161,7 +161,19 @@ WITHOUT_COURSE = f"import sys; sys.modules |= dict.fromkeys({sorted(COURSE | OPT
 
 
 def test_all_but_training_and_pictures_works_without_the_course():
-    results = ("report", "choosing", "longer", "places", "regimes", "retests", "near", "ranks", "looks", "octaves")
+    results = (
+        "report",
+        "choosing",
+        "longer",
+        "places",
+        "regimes",
+        "retests",
+        "near",
+        "mended",
+        "ranks",
+        "looks",
+        "octaves",
+    )
     lab = ("sweep", "contest", "statistics", "claims", *results)
     need_it = ("posenc_lib.view", *(f"posenc_lib.lab.{name}" for name in lab))
     wanted = sorted(name.removesuffix(".__init__") for name in MODULES if not name.startswith(need_it))

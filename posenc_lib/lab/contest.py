@@ -14,6 +14,7 @@ of their own, then the seeds, all schemes with one before the next. An interrupt
     --places notebooks/data/places.jsonl                ... tested by place
     --regimes notebooks/data/regimes.jsonl              ... trained without stopping, in one length and in many
     --retests notebooks/data/retests.jsonl              ... tested on other texts
+    --mended notebooks/data/mended.jsonl                ... T5's, with a fall in place of its far numbers
     --near notebooks/data/near.jsonl                    no more of it: its rules for free near distances
 """
 
@@ -245,9 +246,10 @@ def main() -> None:
     parser.add_argument("--places", metavar="FILE")
     parser.add_argument("--regimes", metavar="FILE")
     parser.add_argument("--retests", metavar="FILE")
+    parser.add_argument("--mended", metavar="FILE")
     parser.add_argument("--near", metavar="FILE")
     options = parser.parse_args()
-    files = "longer", "places", "regimes", "retests", "near"
+    files = "longer", "places", "regimes", "retests", "mended", "near"
     others = {name: path for name in files if (path := getattr(options, name)) is not None}
     for name, path in others.items():  # modules that build on this one
         import_module(f"posenc_lib.lab.{name}").make(entries(options.file), path, options.jobs)

@@ -161,6 +161,7 @@ MUTATIONS = [  # notebook, module, right, wrong
     ),
     ("20_comparison", "../lab/statistics.py", 'bool(entry.result["met"] and', "bool(True and"),  # all count as trained
     ("20_comparison", "../lab/report.py", 'TIMES.index(validate.choice("times", times, TIMES))', "TIMES.index(1)"),
+    ("20_comparison", "../lab/near.py", " * (distance < self.count)", ""),  # far distances get the last number, too
     ("21_near_and_far", "../lab/cards.py", "others = s.masked_fill(right, -torch.inf)", "others = s"),  # N and itself
     ("21_near_and_far", "temperature.py", "return 1 + validate.real", "return validate.real"),
     ("21_near_and_far", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-2 * t / (dim + 2))"),

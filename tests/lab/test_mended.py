@@ -1,0 +1,124 @@
+"""A trained T5 with a fall in place of its far numbers: what is replaced, nothing else new, the file complete."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from posenc_lib import Alibi, T5Bias
+from posenc_lib.lab import contest as contest_module
+from posenc_lib.lab import mended as module
+from posenc_lib.lab.contest import Entry, entries
+from posenc_lib.lab.mended import (
+    CLAIMS,
+    KEPT,
+    SHOWN,
+    SLOPES,
+    FarFall,
+    make,
+    mended,
+    mended_cells,
+    mended_version,
+    trials,
+)
+from posenc_lib.lab.near import ASKED
+from posenc_lib.lab.remake import measured, remake
+from posenc_lib.lab.statistics import share_above, table
+from posenc_lib.lab.sweep import as_key
+
+DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
+SMALL = {"seed": 0, "learning_rate": 3e-3, "length": 32, "maximum": 2, "layers": 1, "width": 16, "heads": 2}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return entries(DATA / "mended.jsonl")
+
+
+@pytest.mark.parametrize("kept", [1, 5, 15])
+@pytest.mark.parametrize("slope", [0.0, 0.25])
+def test_near_distances_stay_and_far_ones_fall_from_their_mean(kept, slope):
+    t5 = T5Bias(4, bidirectional=False, max_distance=24)
+    bias = FarFall(t5, kept, 16, slope).distance_bias(-torch.arange(40)).detach()
+    learned = t5.distance_bias(-torch.arange(40)).detach()
+    assert torch.equal(bias[:, :kept], learned[:, :kept])
+    level = learned[:, kept:16].mean(1, keepdim=True)
+    torch.testing.assert_close(bias[:, kept:], level - slope * torch.arange(40 - kept))
+
+
+def test_scale_and_a_distance_on_either_side_are_those_of_the_scheme():
+    t5 = T5Bias(4)
+    assert FarFall(t5, 2, 8, 0.1).scale(16) == t5.scale(16) == 1
+    assert FarFall(Alibi(4), 2, 8, 0.1).scale(16) == Alibi(4).scale(16)
+    relative = torch.tensor([5, -5, 1, -1])
+    one = FarFall(t5, 2, 8, 0.1).distance_bias(relative).detach()
+    assert torch.equal(one[:, 2:], t5.distance_bias(relative).detach()[:, 2:])
+
+
+@pytest.mark.parametrize(
+    ("kept", "length", "slope", "message"),
+    [(0, 8, 0.1, "kept"), (8, 8, 0.1, "length"), (2, 8, float("nan"), "slope")],
+)
+def test_bad_numbers_are_refused(kept, length, slope, message):
+    with pytest.raises(ValueError, match=message):
+        FarFall(Alibi(4), kept, length, slope)
+
+
+def test_nothing_is_trained_again():
+    setting = {"scheme": "T5Bias", "task": "flip-flop", **SMALL}
+    result, model = mended(**setting), remake(**setting)
+    assert result["measure"] == measured(model, **setting)
+    assert list(result["mended"]) == [str(n) for n in KEPT]
+    model.scheme = FarFall(model.scheme, 8, 32, 0.05)
+    assert result["mended"]["8"]["0.05"] == measured(model, **setting)
+    assert [len(numbers) for numbers in result["learned"]] == [SHOWN] * 2
+
+
+def test_the_file_is_complete_and_made_by_this_code(contest_entries, found):
+    assert sorted(as_key(e.setting) for e in found) == sorted(map(as_key, trials(contest_entries)))
+    assert len(found) == 5 * len(ASKED)
+    assert module.outdated(found) == []
+    other = Entry(found[0].setting, found[0].result | {"version": "00000000"})
+    assert module.outdated([found[0], other]) == [other]
+
+
+def test_every_model_that_was_made_again_has_the_measures_of_the_contest(contest_entries, found):
+    before = {as_key(e.setting): e.result["measure"] for e in contest_entries}
+    for entry in found:
+        assert entry.result["measure"] == before[as_key(entry.setting)]
+        assert set(entry.result["mended"]) == set(map(str, KEPT))
+        for by_slope in entry.result["mended"].values():
+            assert set(by_slope) == set(map(str, SLOPES))
+
+
+def test_the_version_tells_numbers_apart(monkeypatch):
+    before = mended_version("T5Bias", "look-up", 32)
+    monkeypatch.setattr(module, "SLOPES", (0.0,))
+    assert mended_version("T5Bias", "look-up", 32) != before
+
+
+def test_every_claim_is_sure_and_not_of_models_that_were_left_as_they_are(contest_entries, found):
+    contest, cells = table(contest_entries, ["T5Bias", "Alibi", "Kerple"]), mended_cells(found)
+    for task, times, kept, slope, other in CLAIMS:
+        mine = cells[kept, slope, task]
+        n = list(mine.measures)[[1, 2, 4, 8].index(times)]
+        assert share_above(mine.at(n), contest[other, task].at(n), 0.01) >= 0.95, (task, times, kept, slope, other)
+        still = contest["T5Bias", task]
+        assert share_above(still.at(n), contest[other, task].at(n), 0.01) < 0.95, (task, times, other)
+
+
+def test_the_command_makes_what_is_missing(monkeypatch, tmp_path):
+    setting = contest_module.run("T5Bias", "look-up", 0, 3e-3)
+    made = {"measure": {"64": 0.5}, "learned": [], "mended": {}, "version": "00000000"}
+    monkeypatch.setattr(module, "mended", lambda **given: made)
+    source, target = tmp_path / "contest.jsonl", tmp_path / "mended.jsonl"
+    source.write_text(json.dumps({"setting": setting, "result": {"met": True}}) + "\n")
+    monkeypatch.setattr(sys, "argv", ["contest", str(source), "--mended", str(target)])
+    contest_module.main()
+    written = target.read_text()
+    contest_module.main()
+    assert target.read_text() == written
+    assert entries(target) == [Entry(setting, made)]
+    assert make([], tmp_path / "none.jsonl") == []
