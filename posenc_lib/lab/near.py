@@ -41,15 +41,14 @@ def _order(task: str, times: int, above: str, below: str, margin: float = MARGIN
 
 CLAIMS = (  # of notebook 20
     Statement("near", "copy back, 8 x: eight numbers and the fall above .98", "copy back", ("Alibi, 8 free", 8), 0.98),
-    *(_order("copy back", 8, f"Alibi, {n} free", f"NoPosition, {n} free") for n in (4, 8, 32)),
-    *(_order("induction", 8, f"Alibi, {n} free", f"Alibi, {more} free") for n, more in ((2, 4), (4, 8), (8, 32))),
     _order("induction", 2, "Alibi, 2 free", "Alibi"),
+    *(_order("induction", 8, f"Alibi, {n} free", f"Alibi, {more} free") for n, more in ((2, 4), (4, 8), (8, 32))),
     _order("induction", 2, "Alibi, 8 free", "Alibi, 32 free"),
-    *(_order("induction", 8, f"Alibi, {n} free", f"NoPosition, {n} free") for n in (4, 8)),
-    *(_order("flip-flop", 2, f"Alibi, {n} free", f"NoPosition, {n} free") for n in (8, 32)),
-    *(_order("passkey", 8, f"Alibi, {n} free", f"NoPosition, {n} free") for n in (4, 8, 32)),
+    _order("flip-flop", 8, "Alibi, 32 free", "Alibi"),
     *(_order(TEXT, 8, "Alibi", f"Alibi, {n} free") for n in (4, 8, 32)),
-    *(_order(TEXT, 8, f"NoPosition, {n} free", f"Alibi, {n} free") for n in (4, 8, 32)),
+    *(_order(task, 8, "Alibi, 8 free", "NoPosition, 8 free") for task in ASKED if task not in (TEXT, "look-up")),
+    _order(TEXT, 8, "NoPosition, 8 free", "Alibi, 8 free"),
+    _order("flip-flop", 2, "Alibi, 32 free", "NoPosition, 32 free"),
 )
 
 
