@@ -48,7 +48,7 @@ CLAIMS = (  # of notebook 20
     *(_order(TEXT, 8, "Alibi", f"Alibi, {n} free") for n in (4, 8, 32)),
     *(_order(task, 8, "Alibi, 8 free", "NoPosition, 8 free") for task in ASKED if task not in (TEXT, "look-up")),
     _order(TEXT, 8, "NoPosition, 8 free", "Alibi, 8 free"),
-    _order("flip-flop", 2, "Alibi, 32 free", "NoPosition, 32 free"),
+    _order("flip-flop", 2, "Alibi, 8 free", "NoPosition, 8 free"),
 )
 
 
