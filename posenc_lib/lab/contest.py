@@ -14,7 +14,7 @@ of their own, then the seeds, all schemes with one before the next. An interrupt
     --places notebooks/data/places.jsonl                ... tested by place
     --regimes notebooks/data/regimes.jsonl              ... trained without stopping, in one length and in many
     --retests notebooks/data/retests.jsonl              ... tested on other texts
-    --mended notebooks/data/mended.jsonl                ... T5's, with a fall in place of its far numbers
+    --mended notebooks/data/mended.jsonl                ... T5's, with other numbers for far keys
     --near notebooks/data/near.jsonl                    no more of it: its rules for free near distances
 """
 

@@ -1,4 +1,4 @@
-"""A trained T5, mended by hand: its numbers for far distances are replaced by a fall, and nothing is trained again.
+"""A trained T5, mended by hand: what its scores have for far keys is changed, and nothing is trained again.
 
     python -m posenc_lib.lab.contest notebooks/data/contest.jsonl --mended notebooks/data/mended.jsonl --jobs 2
 
@@ -6,6 +6,7 @@ makes what is missing in the second file, for T5's models of the first: all task
 """
 
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,43 +25,48 @@ from posenc_lib.lab.version import version
 from posenc_lib.scheme import DistanceBias
 
 SCHEME = "T5Bias"
-KEPT = (16, 8, 4, 2)  # of the nearest distances, whose numbers stay as they were learned
-SLOPES = (0.0, 0.02, 0.05, 0.1)  # per token, of all heads
+NEAR = 8  # distances whose numbers stay as they were learned
+FLAT = (False, True)  # whether the others are replaced by their mean
+LOWER = (0.0, 2.0, 4.0)  # by how much they are lowered
+SLOPES = (0.0, 0.02, 0.1)  # by how much, per token, in all heads
 SHOWN = 64  # distances whose bias is told: all of the training on text
-CLAIMS = (  # of notebook 20: task, times the training length, kept, slope, and the scheme that T5 is surely above then
-    ("induction", 2, 8, 0.0, "T5Bias"),
-    ("induction", 8, 8, 0.0, "T5Bias"),
-    ("induction", 8, 8, 0.02, "T5Bias"),
-    ("copy back", 8, 8, 0.02, "T5Bias"),
-    ("flip-flop", 8, 8, 0.02, "T5Bias"),
-    ("flip-flop", 8, 8, 0.02, "Kerple"),
+CLAIMS = (  # of notebook 20: task, times the training length, flat, lower, slope, and whom T5 is surely above then
+    ("induction", 2, True, 0.0, 0.0, "T5Bias"),
+    ("induction", 8, True, 0.0, 0.0, "T5Bias"),
+    ("induction", 8, False, 2.0, 0.0, "T5Bias"),
+    ("copy back", 8, False, 2.0, 0.0, "T5Bias"),
+    ("flip-flop", 8, False, 0.0, 0.02, "T5Bias"),
 )
 
 
-class FarFall(DistanceBias):
-    """The bias of another scheme at near distances; from ``kept`` on its mean over those of the training, and a fall.
+class FarKeys(DistanceBias):
+    """The bias of another scheme, changed for all distances from ``near`` on.
 
     Args:
         scheme: whose bias it is.
-        kept: n of the nearest distances that are left as they are, 0 to n - 1.
+        near: n of the nearest distances that are left as they are, 0 to n - 1.
         length: L of the texts in training, which have distances up to L - 1.
-        slope: of the fall, per token.
+        flat: whether the others are replaced, in each head, by their mean over the distances of the training.
+        lower: what is subtracted from all of them.
+        slope: what is subtracted beside for every token beyond n.
     Raises:
-        ValueError: ``kept`` that is not positive or leaves no distance of the training, a slope that is not finite.
+        ValueError: ``near`` that is not positive or leaves no distance of the training, a number that is not finite.
     Example:
         >>> from posenc_lib import Alibi
-        >>> scheme = FarFall(Alibi(4), kept=2, length=4, slope=0.1)
-        >>> scheme.distance_bias(-torch.arange(5))[0]
-        tensor([-0.0000, -0.2500, -0.6250, -0.7250, -0.8250], dtype=torch.float64)
+        >>> scheme = FarKeys(Alibi(4), near=2, length=4, flat=True, lower=1.0, slope=0.1)
+        >>> scheme.distance_bias(-torch.arange(1, 5))[0]
+        tensor([-0.2500, -1.6250, -1.7250, -1.8250], dtype=torch.float64)
     """
 
-    name = "T5 with a fall"
+    name = "T5, mended"
 
-    def __init__(self, scheme: DistanceBias, kept: int, length: int, slope: float):
+    def __init__(
+        self, scheme: DistanceBias, near: int, length: int, flat: bool = False, lower: float = 0.0, slope: float = 0.0
+    ):
         super().__init__()
-        self.scheme, self.kept = scheme, validate.integer("kept", kept, at_least=1)
-        self.length = validate.integer("length", length, at_least=kept + 1)
-        self.slope = validate.real("slope", slope)
+        self.scheme, self.near, self.flat = scheme, validate.integer("near", near, at_least=1), flat
+        self.length = validate.integer("length", length, at_least=near + 1)
+        self.lower, self.slope = validate.real("lower", lower), validate.real("slope", slope)
 
     def scale(self, head_dim: int) -> float:
         """That of the other scheme."""
@@ -68,33 +74,32 @@ class FarFall(DistanceBias):
 
     def distance_bias(self, relative_position: Tensor) -> Tensor:
         """(H, R) bias for the relative positions (R,)."""
-        distance = relative_position.abs()
-        far = -torch.arange(self.kept, self.length, device=distance.device)
-        level = self.scheme.distance_bias(far).mean(1, keepdim=True)
-        fall = level - self.slope * (distance - self.kept)
-        return torch.where(distance < self.kept, self.scheme.distance_bias(relative_position), fall)
+        bias, distance = self.scheme.distance_bias(relative_position), relative_position.abs()
+        far = bias
+        if self.flat:
+            trained = -torch.arange(self.near, self.length, device=distance.device)
+            far = self.scheme.distance_bias(trained).mean(1, keepdim=True)
+        return torch.where(distance < self.near, bias, far - self.lower - self.slope * (distance - self.near))
 
 
 @one_thread()
 def mended(**trial: Any) -> dict[str, Any]:
-    """Train a T5 of the contest again, and test it with each of ``KEPT`` and ``SLOPES``.
+    """Train a T5 of the contest again, and test it with every choice of ``FLAT``, ``LOWER`` and ``SLOPES``.
 
     Args:
         trial: arguments of :func:`posenc_lib.lab.trial.trial`.
     Returns:
-        measure: by length, that of the contest, made again. learned: the bias of each head, by distance. mended: by
-        kept distances, by slope, by length, the measure then. version: of the code that decides all this.
+        measure: by length, that of the contest, made again. learned: the bias of each head, by distance. mended: for
+        each choice its flat, lower and slope, and the measure by length then. version: of the code that decides this.
     """
     model = remake(**trial)
     scheme = cast(DistanceBias, model.scheme)
     with torch.no_grad():
         bias = scheme.distance_bias(-torch.arange(SHOWN))
-    before = measured(model, **trial)
-    after: dict[str, dict[str, dict[str, float]]] = {}
-    for kept in KEPT:
-        for slope in SLOPES:
-            model.scheme = FarFall(scheme, kept, trial["length"], slope)
-            after.setdefault(str(kept), {})[str(slope)] = measured(model, **trial)
+    before, after = measured(model, **trial), []
+    for flat, lower, slope in product(FLAT, LOWER, SLOPES):
+        model.scheme = FarKeys(scheme, NEAR, trial["length"], flat, lower, slope)
+        after.append({"flat": flat, "lower": lower, "slope": slope, "measure": measured(model, **trial)})
     return {
         "measure": before,
         "learned": [[round(number, 2) for number in numbers] for numbers in bias.tolist()],
@@ -111,7 +116,7 @@ def mended_version(scheme: str, task: str, length: int, width: int = 64, heads: 
         >>> mended_version("T5Bias", "passkey", 32) == code_version("T5Bias", "passkey", 32)
         False
     """
-    return version([FarFall], [code_version(scheme, task, length, width, heads), KEPT, SLOPES, SHOWN])
+    return version([FarKeys], [code_version(scheme, task, length, width, heads), NEAR, FLAT, LOWER, SLOPES, SHOWN])
 
 
 def trials(found: Iterable[Entry]) -> list[dict[str, Any]]:
@@ -139,8 +144,8 @@ def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> l
     return filled(mended, trials(found), path, jobs)
 
 
-def mended_cells(found: Iterable[Entry]) -> dict[tuple[int, float, str], Cell]:
-    """A cell for every number of kept distances, slope and task.
+def mended_cells(found: Iterable[Entry]) -> dict[tuple[bool, float, float, str], Cell]:
+    """A cell for every choice of flat, lower and slope, and every task.
 
     Args:
         found: entries of the file that :func:`make` makes.
@@ -148,17 +153,17 @@ def mended_cells(found: Iterable[Entry]) -> dict[tuple[int, float, str], Cell]:
         ValueError: two runs with one seed, runs of several versions of the code in a cell.
     Example:
         >>> from posenc_lib.lab.contest import Entry
-        >>> made = {"mended": {"8": {"0.02": {"32": 0.9}}}, "version": "0"}
-        >>> mended_cells([Entry({"task": "passkey", "seed": 0}, made)])[8, 0.02, "passkey"].measures
+        >>> made = {"mended": [{"flat": True, "lower": 2.0, "slope": 0.0, "measure": {"32": 0.9}}], "version": "0"}
+        >>> mended_cells([Entry({"task": "passkey", "seed": 0}, made)])[True, 2.0, 0.0, "passkey"].measures
         {32: (0.9,)}
     """
-    runs: dict[tuple[int, float, str], list[Entry]] = {}
+    runs: dict[tuple[bool, float, float, str], list[tuple[Entry, dict[str, float]]]] = {}
     for setting, result in sorted(found, key=lambda entry: entry.setting["seed"]):
         entry = Entry(setting, result | {"met": True, "loss": 0.0})  # only models that learned are mended
-        for kept, by_slope in result["mended"].items():
-            for slope in by_slope:
-                runs.setdefault((int(kept), float(slope), setting["task"]), []).append(entry)
+        for one in result["mended"]:
+            key = one["flat"], one["lower"], one["slope"], setting["task"]
+            runs.setdefault(key, []).append((entry, one["measure"]))
     return {
-        key: cell_of(SCHEME, key[-1], mine, [e.result["mended"][str(key[0])][str(key[1])] for e in mine])
+        key: cell_of(SCHEME, key[-1], [entry for entry, _ in mine], [measure for _, measure in mine])
         for key, mine in runs.items()
     }

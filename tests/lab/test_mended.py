@@ -1,7 +1,8 @@
-"""A trained T5 with a fall in place of its far numbers: what is replaced, nothing else new, the file complete."""
+"""A trained T5 with other numbers for far keys: what is changed, nothing else new, the file complete."""
 
 import json
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from posenc_lib.lab import mended as module
 from posenc_lib.lab.contest import Entry, entries
 from posenc_lib.lab.mended import (
     CLAIMS,
-    KEPT,
+    FLAT,
+    LOWER,
+    NEAR,
     SHOWN,
     SLOPES,
-    FarFall,
+    FarKeys,
     make,
     mended,
     mended_cells,
@@ -37,42 +40,53 @@ def found():
     return entries(DATA / "mended.jsonl")
 
 
-@pytest.mark.parametrize("kept", [1, 5, 15])
-@pytest.mark.parametrize("slope", [0.0, 0.25])
-def test_near_distances_stay_and_far_ones_fall_from_their_mean(kept, slope):
+@pytest.mark.parametrize("near", [1, 5, 15])
+@pytest.mark.parametrize(("lower", "slope"), [(0.0, 0.0), (2.0, 0.0), (0.0, 0.25), (1.0, 0.1)])
+def test_near_distances_stay_and_far_ones_are_changed_one_by_one(near, lower, slope):
     t5 = T5Bias(4, bidirectional=False, max_distance=24)
-    bias = FarFall(t5, kept, 16, slope).distance_bias(-torch.arange(40)).detach()
     learned = t5.distance_bias(-torch.arange(40)).detach()
-    assert torch.equal(bias[:, :kept], learned[:, :kept])
-    level = learned[:, kept:16].mean(1, keepdim=True)
-    torch.testing.assert_close(bias[:, kept:], level - slope * torch.arange(40 - kept))
+    beyond = lower + slope * torch.arange(40 - near)
+    kept = FarKeys(t5, near, 16, False, lower, slope).distance_bias(-torch.arange(40)).detach()
+    flat = FarKeys(t5, near, 16, True, lower, slope).distance_bias(-torch.arange(40)).detach()
+    assert torch.equal(kept[:, :near], learned[:, :near])
+    assert torch.equal(flat[:, :near], learned[:, :near])
+    torch.testing.assert_close(kept[:, near:], learned[:, near:] - beyond)
+    torch.testing.assert_close(flat[:, near:], learned[:, near:16].mean(1, keepdim=True) - beyond)
 
 
 def test_scale_and_a_distance_on_either_side_are_those_of_the_scheme():
     t5 = T5Bias(4)
-    assert FarFall(t5, 2, 8, 0.1).scale(16) == t5.scale(16) == 1
-    assert FarFall(Alibi(4), 2, 8, 0.1).scale(16) == Alibi(4).scale(16)
+    assert FarKeys(t5, 2, 8).scale(16) == t5.scale(16) == 1
+    assert FarKeys(Alibi(4), 2, 8).scale(16) == Alibi(4).scale(16)
     relative = torch.tensor([5, -5, 1, -1])
-    one = FarFall(t5, 2, 8, 0.1).distance_bias(relative).detach()
+    one = FarKeys(t5, 2, 8, True, 1.0).distance_bias(relative).detach()
     assert torch.equal(one[:, 2:], t5.distance_bias(relative).detach()[:, 2:])
+    assert torch.equal(one[:, 0], one[:, 1])
 
 
 @pytest.mark.parametrize(
-    ("kept", "length", "slope", "message"),
-    [(0, 8, 0.1, "kept"), (8, 8, 0.1, "length"), (2, 8, float("nan"), "slope")],
+    ("near", "length", "lower", "slope", "message"),
+    [
+        (0, 8, 0.0, 0.1, "near"),
+        (8, 8, 0.0, 0.1, "length"),
+        (2, 8, float("inf"), 0.1, "lower"),
+        (2, 8, 0.0, float("nan"), "slope"),
+    ],
 )
-def test_bad_numbers_are_refused(kept, length, slope, message):
+def test_bad_numbers_are_refused(near, length, lower, slope, message):
     with pytest.raises(ValueError, match=message):
-        FarFall(Alibi(4), kept, length, slope)
+        FarKeys(Alibi(4), near, length, False, lower, slope)
 
 
 def test_nothing_is_trained_again():
     setting = {"scheme": "T5Bias", "task": "flip-flop", **SMALL}
     result, model = mended(**setting), remake(**setting)
     assert result["measure"] == measured(model, **setting)
-    assert list(result["mended"]) == [str(n) for n in KEPT]
-    model.scheme = FarFall(model.scheme, 8, 32, 0.05)
-    assert result["mended"]["8"]["0.05"] == measured(model, **setting)
+    choices = [(one["flat"], one["lower"], one["slope"]) for one in result["mended"]]
+    assert choices == list(product(FLAT, LOWER, SLOPES))
+    assert result["mended"][0]["measure"] == result["measure"]  # nothing is changed
+    model.scheme = FarKeys(model.scheme, NEAR, 32, *choices[-1])
+    assert result["mended"][-1]["measure"] == measured(model, **setting)
     assert [len(numbers) for numbers in result["learned"]] == [SHOWN] * 2
 
 
@@ -88,9 +102,8 @@ def test_every_model_that_was_made_again_has_the_measures_of_the_contest(contest
     before = {as_key(e.setting): e.result["measure"] for e in contest_entries}
     for entry in found:
         assert entry.result["measure"] == before[as_key(entry.setting)]
-        assert set(entry.result["mended"]) == set(map(str, KEPT))
-        for by_slope in entry.result["mended"].values():
-            assert set(by_slope) == set(map(str, SLOPES))
+        assert len(entry.result["mended"]) == len(FLAT) * len(LOWER) * len(SLOPES)
+        assert entry.result["mended"][0]["measure"] == entry.result["measure"]
 
 
 def test_the_version_tells_numbers_apart(monkeypatch):
@@ -100,18 +113,25 @@ def test_the_version_tells_numbers_apart(monkeypatch):
 
 
 def test_every_claim_is_sure_and_not_of_models_that_were_left_as_they_are(contest_entries, found):
-    contest, cells = table(contest_entries, ["T5Bias", "Alibi", "Kerple"]), mended_cells(found)
-    for task, times, kept, slope, other in CLAIMS:
-        mine = cells[kept, slope, task]
+    contest, cells = table(contest_entries, ["T5Bias", "Alibi"]), mended_cells(found)
+    for task, times, flat, lower, slope, other in CLAIMS:
+        mine = cells[flat, lower, slope, task]
         n = list(mine.measures)[[1, 2, 4, 8].index(times)]
-        assert share_above(mine.at(n), contest[other, task].at(n), 0.01) >= 0.95, (task, times, kept, slope, other)
+        assert share_above(mine.at(n), contest[other, task].at(n), 0.01) >= 0.95, (
+            task,
+            times,
+            flat,
+            lower,
+            slope,
+            other,
+        )
         still = contest["T5Bias", task]
         assert share_above(still.at(n), contest[other, task].at(n), 0.01) < 0.95, (task, times, other)
 
 
 def test_the_command_makes_what_is_missing(monkeypatch, tmp_path):
     setting = contest_module.run("T5Bias", "look-up", 0, 3e-3)
-    made = {"measure": {"64": 0.5}, "learned": [], "mended": {}, "version": "00000000"}
+    made = {"measure": {"64": 0.5}, "learned": [], "mended": [], "version": "00000000"}
     monkeypatch.setattr(module, "mended", lambda **given: made)
     source, target = tmp_path / "contest.jsonl", tmp_path / "mended.jsonl"
     source.write_text(json.dumps({"setting": setting, "result": {"met": True}}) + "\n")
