@@ -21,7 +21,7 @@ from posenc_lib.lab.near import ASKED
 from posenc_lib.lab.remake import measured, remake
 from posenc_lib.lab.statistics import Cell, cell_of
 from posenc_lib.lab.training import one_thread
-from posenc_lib.lab.trial import code_version
+from posenc_lib.lab.trial import TASKS, _measure, code_version
 from posenc_lib.lab.version import version
 from posenc_lib.scheme import DistanceBias
 
@@ -47,13 +47,13 @@ class FarKeys(DistanceBias):
     Args:
         scheme: whose bias it is.
         near: n of the nearest distances that are left as they are, 0 to n - 1.
-        length: L of the texts in training, which have distances up to L - 1.
+        length: L of the texts, which have distances up to L - 1.
         flat: whether the others are replaced, in each head, by one number: the logarithm of the mean of their
-            exponentials over the distances of the training, so that keys of equal content keep their weight together.
+            exponentials over the distances of such a text, so that keys of equal content keep their weight together.
         lower: what is subtracted from all of them.
         slope: what is subtracted beside for every token beyond n.
     Raises:
-        ValueError: ``near`` that is not positive or leaves no distance of the training, a number that is not finite.
+        ValueError: ``near`` that is not positive or leaves no distance, a number that is not finite.
     Example:
         >>> from posenc_lib import Alibi
         >>> scheme = FarKeys(Alibi(4), near=2, length=4, flat=True, lower=1.0, slope=0.1)
@@ -80,8 +80,8 @@ class FarKeys(DistanceBias):
         bias, distance = self.scheme.distance_bias(relative_position), relative_position.abs()
         far = bias
         if self.flat:
-            trained = -torch.arange(self.near, self.length, device=distance.device)
-            far = self.scheme.distance_bias(trained).logsumexp(1, keepdim=True) - math.log(len(trained))
+            others = -torch.arange(self.near, self.length, device=distance.device)
+            far = self.scheme.distance_bias(others).logsumexp(1, keepdim=True) - math.log(len(others))
         return torch.where(distance < self.near, bias, far - self.lower - self.slope * (distance - self.near))
 
 
@@ -93,7 +93,8 @@ def mended(**trial: Any) -> dict[str, Any]:
         trial: arguments of :func:`posenc_lib.lab.trial.trial`.
     Returns:
         measure: by length, that of the contest, made again. learned: the bias of each head, by distance. mended: for
-        each choice its flat, lower and slope, and the measure by length then. version: of the code that decides this.
+        each choice its flat, lower and slope, and the measure by length then, flat in texts of each length anew.
+        version: of the code that decides all this.
     """
     model = remake(**trial)
     scheme = cast(DistanceBias, model.scheme)
@@ -101,8 +102,11 @@ def mended(**trial: Any) -> dict[str, Any]:
         bias = scheme.distance_bias(-torch.arange(SHOWN))
     before, after = measured(model, **trial), []
     for flat, lower, slope in product(FLAT, LOWER, SLOPES):
-        model.scheme = FarKeys(scheme, NEAR, trial["length"], flat, lower, slope)
-        after.append({"flat": flat, "lower": lower, "slope": slope, "measure": measured(model, **trial)})
+        measure = {}
+        for n in TASKS[trial["task"]].lengths(trial["length"]):
+            model.scheme = FarKeys(scheme, NEAR, n, flat, lower, slope)
+            measure[str(n)] = _measure(model, TASKS[trial["task"]], n)
+        after.append({"flat": flat, "lower": lower, "slope": slope, "measure": measure})
     return {
         "measure": before,
         "learned": [[round(number, 2) for number in numbers] for numbers in bias.tolist()],
@@ -115,7 +119,7 @@ def mended_version(scheme: str, task: str, length: int, width: int = 64, heads: 
     """Digest of the code and the settings that decide a result of :func:`mended`.
 
     Example:
-        >>> from posenc_lib.lab.trial import code_version
+        >>> from posenc_lib.lab.trial import TASKS, _measure, code_version
         >>> mended_version("T5Bias", "passkey", 32) == code_version("T5Bias", "passkey", 32)
         False
     """

@@ -87,8 +87,10 @@ def test_nothing_is_trained_again():
     choices = [(one["flat"], one["lower"], one["slope"]) for one in result["mended"]]
     assert choices == list(product(FLAT, LOWER, SLOPES))
     assert result["mended"][0]["measure"] == result["measure"]  # nothing is changed
-    model.scheme = FarKeys(model.scheme, NEAR, 32, *choices[-1])
-    assert result["mended"][-1]["measure"] == measured(model, **setting)
+    scheme = model.scheme
+    for n in (32, 256):
+        model.scheme = FarKeys(scheme, NEAR, n, *choices[-1])
+        assert result["mended"][-1]["measure"][str(n)] == measured(model, **setting)[str(n)]
     assert [len(numbers) for numbers in result["learned"]] == [SHOWN] * 2
 
 
