@@ -119,7 +119,7 @@ def mended_version(scheme: str, task: str, length: int, width: int = 64, heads: 
     """Digest of the code and the settings that decide a result of :func:`mended`.
 
     Example:
-        >>> from posenc_lib.lab.trial import TASKS, _measure, code_version
+        >>> from posenc_lib.lab.trial import code_version
         >>> mended_version("T5Bias", "passkey", 32) == code_version("T5Bias", "passkey", 32)
         False
     """
