@@ -34,6 +34,8 @@ SHOWN = 64  # distances whose bias is told: all of the training on text
 CLAIMS = (  # of notebook 20: task, times the training length, then flat, lower, slope of who is above, and of whom
     ("induction", 2, (False, 2.0, 0.0), (False, 0.0, 0.0)),
     ("induction", 8, (False, 2.0, 0.0), (False, 0.0, 0.0)),
+    ("induction", 8, (False, 4.0, 0.0), (False, 0.0, 0.0)),
+    ("induction", 8, (False, 4.0, 0.0), (False, 4.0, 0.02)),
     ("induction", 2, (True, 2.0, 0.0), (False, 2.0, 0.0)),
     ("induction", 2, (True, 4.0, 0.0), (False, 4.0, 0.0)),
     ("copy back", 8, (False, 2.0, 0.0), (False, 0.0, 0.0)),
