@@ -82,8 +82,16 @@ def public() -> dict[str, object]:
     found += [report.explained, report.shuffled, longer.longer_version, longer.cells_after]
     found += [contest.learned, statistics.with_method, places.places_version, places.curves, places.untrue]
     found += [report.chosen_rates, sweep.as_key, statistics.cell_of]
-    found += [ranks.fails, ranks.guesses, ranks.reciprocal_ranks, ranks.on_one_scale, ranks.standing]
-    found += [looks.place_of, looks.colour_of, looks.colours, looks.not_trained_yet, looks.axis_of, looks.reached]
+    found += [ranks.fails, ranks.guesses, ranks.ranked_in, ranks.reciprocal_ranks, ranks.on_one_scale, ranks.standing]
+    found += [
+        looks.place_of,
+        looks.colour_of,
+        looks.colours,
+        looks.colours_of_five,
+        looks.not_trained_yet,
+        looks.axis_of,
+        looks.reached,
+    ]
     found += [octaves.questions, octaves.unlike, octaves.by_octave, octaves.recovered, octaves.within_octaves]
     found += [
         distances.to_last_write,

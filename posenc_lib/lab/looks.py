@@ -7,6 +7,7 @@ from functools import cache
 from posenc_lib import validate
 from posenc_lib.lab.catalog import name_of, scheme_classes
 from posenc_lib.lab.probes import PROBES, drawn
+from posenc_lib.lab.ranks import FIVE
 from posenc_lib.lab.report import Cells
 from posenc_lib.lab.trial import TASKS
 
@@ -67,6 +68,16 @@ def colours(schemes: Iterable[str]) -> dict[str, str]:
         ['nowhere', 'input', 'query and key', 'score', 'score, value']
     """
     return PLACES | {place_of(scheme): colour_of(scheme) for scheme in schemes}
+
+
+def colours_of_five() -> dict[str, str]:
+    """A colour for each scheme of :data:`posenc_lib.lab.ranks.FIVE`: that of its place, but ALiBi has one of its own.
+
+    Example:
+        >>> colours_of_five()["T5Bias"], colours_of_five()["Alibi"]
+        ('C2', 'C3')
+    """
+    return {name: "C3" if name == "Alibi" else colour_of(name) for name in FIVE}
 
 
 def not_trained_yet(cells: Cells) -> str:

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from posenc_lib import validate
 from posenc_lib.lab.contest import SEEDS
-from posenc_lib.lab.report import HARDLY, above_guessing, length_at
+from posenc_lib.lab.report import HARDLY, Cells, above_guessing, length_at, of_task
 from posenc_lib.lab.statistics import MARGIN, RESAMPLES, ROUNDING, Cell, resampled
 from posenc_lib.lab.trial import TASKS
 
+FIVE = "NoPosition", "T5Bias", "Alibi", "Rotary", "Sinusoidal"  # the schemes of Kazemnejad et al. 2023
 FAILED = ("has no rank", "counts 0", "is ranked", "is left out for all")  # what a failure may count
 REDRAWN = "seeds", "tasks", "seeds and tasks"  # what a resample draws anew
 FEWEST = 1.8  # bits per character that no scheme of the contest reaches
@@ -91,6 +92,25 @@ def reciprocal_ranks(
     compared = values if failed == "is ranked" else np.where(out, np.nan, values)
     ranks = 1.0 + (compared[:, None] < compared[..., None] - margin - ROUNDING).sum(-1)
     return _with_failures(np.where(np.isnan(compared), np.nan, 1 / ranks), out, failed)
+
+
+def ranked_in(cells: Cells, task: str, times: int) -> list[Cell]:
+    """The cells of a task that have a rank: trained, and better than guessing.
+
+    Args:
+        cells: of a file, see :func:`posenc_lib.lab.statistics.table`; what is done to a trained RoPE is left out.
+        task: one of :data:`posenc_lib.lab.trial.TASKS`.
+        times: one of :data:`posenc_lib.lab.trial.TIMES`.
+    Raises:
+        ValueError: an unknown task.
+    Example:
+        >>> from posenc_lib.lab.statistics import Cell
+        >>> found = [Cell(scheme, "passkey", tuple(range(5)), (True,) * 5, {256: (value,) * 5})
+        ...          for scheme, value in (("Alibi", 0.9), ("Rotary", 0.01))]
+        >>> [cell.scheme for cell in ranked_in({(cell.scheme, "passkey"): cell for cell in found}, "passkey", 8)]
+        ['Alibi']
+    """
+    return [cell for cell in of_task(cells, task, extended=False) if not cell.untrained() and not guesses(cell, times)]
 
 
 def on_one_scale(task: str, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,10 +14,12 @@ from posenc_lib.lab.looks import (
     axis_of,
     colour_of,
     colours,
+    colours_of_five,
     not_trained_yet,
     place_of,
     reached,
 )
+from posenc_lib.lab.ranks import FIVE
 from posenc_lib.lab.statistics import Cell, table
 from posenc_lib.lab.trial import TASKS
 
@@ -46,6 +48,11 @@ def test_a_new_place_has_a_colour_of_its_own_and_stands_last(tmp_path, monkeypat
     assert list(colours(["Strange"]).items()) == [*PLACES.items(), (place_of("Strange"), ELSEWHERE)]
     assert not_trained_yet(table([], ["Strange"], ["grid"])) == "not trained yet: Strange"
     monkeypatch.delitem(sys.modules, "posenc_lib.schemes.strange")
+
+
+def test_the_five_have_five_colours():
+    assert list(colours_of_five()) == list(FIVE)
+    assert len(set(colours_of_five().values())) == 5
 
 
 def test_an_unknown_scheme_is_refused():

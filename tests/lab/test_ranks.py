@@ -15,6 +15,7 @@ from posenc_lib.lab.ranks import (
     fails,
     guesses,
     on_one_scale,
+    ranked_in,
     reciprocal_ranks,
     standing,
 )
@@ -97,6 +98,16 @@ def test_who_fails():
     nobody = Cell("A", TASK, (), (), {})
     assert not fails(nobody, 8) and not guesses(nobody, 8)
     assert np.isnan(reciprocal_ranks([nobody, cell(*[0.9] * 5)], 8, "is left out for all", resamples=1)[:, 0]).all()
+
+
+def test_who_fails_or_is_a_trained_rope_made_longer_is_not_ranked():
+    cells = [
+        cell(*[0.9] * 5, scheme="Alibi"),
+        cell(*[0.9] * 5, scheme="Rotary", met=(True,) * 4 + (False,)),
+        cell(*[0.02] * 5, scheme="Fire"),
+        cell(*[0.9] * 5, scheme="Rotary, YaRN"),
+    ]
+    assert ranked_in({(one.scheme, TASK): one for one in cells}, TASK, 8) == cells[:1]
 
 
 def test_in_a_resample_the_seeds_that_are_drawn_decide():
