@@ -36,10 +36,14 @@ CLAIMS = (  # of notebook 20: task, times the training length, then flat, lower,
     ("induction", 8, (False, 2.0, 0.0), (False, 0.0, 0.0)),
     ("induction", 8, (False, 4.0, 0.0), (False, 0.0, 0.0)),
     ("induction", 8, (False, 4.0, 0.0), (False, 4.0, 0.02)),
+    ("induction", 8, (False, 3.0, 0.0), (False, 3.0, 0.02)),
     ("induction", 2, (True, 2.0, 0.0), (False, 2.0, 0.0)),
     ("induction", 2, (True, 4.0, 0.0), (False, 4.0, 0.0)),
     ("copy back", 8, (False, 2.0, 0.0), (False, 0.0, 0.0)),
     ("flip-flop", 8, (False, 0.0, 0.02), (False, 0.0, 0.0)),
+    ("flip-flop", 8, (False, 0.0, 0.02), (False, 2.0, 0.02)),
+    ("flip-flop", 8, (False, 2.0, 0.0), (False, 0.0, 0.0)),
+    ("flip-flop", 8, (False, 0.0, 0.0), (False, 4.0, 0.0)),
 )
 
 
