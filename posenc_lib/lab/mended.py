@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posenc_lib import validate
 from posenc_lib.lab.contest import Entry, filled, learned
@@ -23,27 +23,34 @@ from posenc_lib.lab.statistics import Cell, cell_of
 from posenc_lib.lab.training import one_thread
 from posenc_lib.lab.trial import TASKS, _measure, code_version
 from posenc_lib.lab.version import version
-from posenc_lib.scheme import DistanceBias
+from posenc_lib.scheme import DistanceBias, PositionScheme
 
 SCHEME = "T5Bias"
 NEAR = 8  # distances whose numbers stay as they were learned
 FLAT = (False, True)  # whether the others are replaced by one number that weighs as much
 LOWER = (0.0, 1.0, 2.0, 3.0, 4.0)  # by how much they are lowered
 SLOPES = (0.0, 0.02)  # by how much, per token, in all heads
+WHERE = ("all", "first", "second")  # layers in which they are changed
 SHOWN = 64  # distances whose bias is told: all of the training on text
-CLAIMS = (  # of notebook 20: task, times the training length, then flat, lower, slope of who is above, and of whom
-    ("induction", 2, (False, 2.0, 0.0), (False, 0.0, 0.0)),
-    ("induction", 8, (False, 2.0, 0.0), (False, 0.0, 0.0)),
-    ("induction", 8, (False, 4.0, 0.0), (False, 0.0, 0.0)),
-    ("induction", 8, (False, 4.0, 0.0), (False, 4.0, 0.02)),
-    ("induction", 8, (False, 3.0, 0.0), (False, 3.0, 0.02)),
-    ("induction", 2, (True, 2.0, 0.0), (False, 2.0, 0.0)),
-    ("induction", 2, (True, 4.0, 0.0), (False, 4.0, 0.0)),
-    ("copy back", 8, (False, 2.0, 0.0), (False, 0.0, 0.0)),
-    ("flip-flop", 8, (False, 0.0, 0.02), (False, 0.0, 0.0)),
-    ("flip-flop", 8, (False, 0.0, 0.02), (False, 2.0, 0.02)),
-    ("flip-flop", 8, (False, 2.0, 0.0), (False, 0.0, 0.0)),
-    ("flip-flop", 8, (False, 0.0, 0.0), (False, 4.0, 0.0)),
+CLAIMS = (  # of notebook 25: task, times the training length, then flat, lower, slope, layers of who is above, of whom
+    ("induction", 2, (False, 2.0, 0.0, "all"), (False, 0.0, 0.0, "all")),
+    ("induction", 8, (False, 2.0, 0.0, "all"), (False, 0.0, 0.0, "all")),
+    ("induction", 8, (False, 4.0, 0.0, "all"), (False, 0.0, 0.0, "all")),
+    ("induction", 1, (False, 0.0, 0.0, "all"), (False, 4.0, 0.0, "all")),
+    ("induction", 8, (False, 4.0, 0.0, "all"), (False, 4.0, 0.02, "all")),
+    ("induction", 8, (False, 3.0, 0.0, "all"), (False, 3.0, 0.02, "all")),
+    ("induction", 8, (False, 4.0, 0.0, "first"), (False, 4.0, 0.0, "all")),
+    ("induction", 8, (False, 4.0, 0.02, "first"), (False, 4.0, 0.02, "all")),
+    ("induction", 8, (False, 4.0, 0.0, "all"), (False, 4.0, 0.0, "second")),
+    ("induction", 2, (True, 2.0, 0.0, "all"), (False, 2.0, 0.0, "all")),
+    ("induction", 2, (True, 4.0, 0.0, "all"), (False, 4.0, 0.0, "all")),
+    ("copy back", 8, (False, 2.0, 0.0, "all"), (False, 0.0, 0.0, "all")),
+    ("flip-flop", 8, (False, 0.0, 0.02, "all"), (False, 0.0, 0.0, "all")),
+    ("flip-flop", 8, (False, 0.0, 0.02, "all"), (False, 2.0, 0.02, "all")),
+    ("flip-flop", 8, (False, 2.0, 0.0, "all"), (False, 0.0, 0.0, "all")),
+    ("flip-flop", 8, (False, 0.0, 0.0, "all"), (False, 4.0, 0.0, "all")),
+    ("flip-flop", 8, (False, 4.0, 0.0, "first"), (False, 0.0, 0.0, "all")),
+    ("flip-flop", 8, (False, 0.0, 0.0, "all"), (False, 4.0, 0.0, "second")),
 )
 
 
@@ -91,15 +98,34 @@ class FarKeys(DistanceBias):
         return torch.where(distance < self.near, bias, far - self.lower - self.slope * (distance - self.near))
 
 
+def changed_in(where: str, scheme: PositionScheme, other: PositionScheme, layers: int) -> nn.ModuleList:
+    """The schemes of a model's layers, with another one in all, in the first or in the second.
+
+    Args:
+        where: one of ``WHERE``.
+        scheme: of the other layers.
+        other: of those named.
+        layers: how many there are.
+    Raises:
+        ValueError: an unknown name.
+    Example:
+        >>> from posenc_lib import Alibi, NoPosition
+        >>> [one.name for one in changed_in("second", NoPosition(), Alibi(4), 3)]
+        ['none', 'ALiBi', 'none']
+    """
+    number = {"first": 0, "second": 1}.get(validate.choice("where", where, WHERE))
+    return nn.ModuleList(other if number in (None, layer) else scheme for layer in range(layers))
+
+
 @one_thread()
 def mended(**trial: Any) -> dict[str, Any]:
-    """Train a T5 of the contest again, and test it with every choice of ``FLAT``, ``LOWER`` and ``SLOPES``.
+    """Train a T5 of the contest again, and test it with every choice of ``FLAT``, ``LOWER``, ``SLOPES`` and ``WHERE``.
 
     Args:
         trial: arguments of :func:`posenc_lib.lab.trial.trial`.
     Returns:
         measure: by length, that of the contest, made again. learned: the bias of each head, by distance. mended: for
-        each choice its flat, lower and slope, and the measure by length then, flat in texts of each length anew.
+        each choice its flat, lower, slope and layers, and the measure by length, flat in texts of each length anew.
         version: of the code that decides all this.
     """
     model = remake(**trial)
@@ -107,12 +133,12 @@ def mended(**trial: Any) -> dict[str, Any]:
     with torch.no_grad():
         bias = scheme.distance_bias(-torch.arange(SHOWN))
     before, after = measured(model, **trial), []
-    for flat, lower, slope in product(FLAT, LOWER, SLOPES):
+    for flat, lower, slope, where in product(FLAT, LOWER, SLOPES, WHERE):
         measure = {}
         for n in TASKS[trial["task"]].lengths(trial["length"]):
-            model.scheme = FarKeys(scheme, NEAR, n, flat, lower, slope)
+            model.scheme = changed_in(where, scheme, FarKeys(scheme, NEAR, n, flat, lower, slope), len(model.blocks))
             measure[str(n)] = _measure(model, TASKS[trial["task"]], n)
-        after.append({"flat": flat, "lower": lower, "slope": slope, "measure": measure})
+        after.append({"flat": flat, "lower": lower, "slope": slope, "layers": where, "measure": measure})
     return {
         "measure": before,
         "learned": [[round(number, 2) for number in numbers] for numbers in bias.tolist()],
@@ -129,7 +155,10 @@ def mended_version(scheme: str, task: str, length: int, width: int = 64, heads: 
         >>> mended_version("T5Bias", "passkey", 32) == code_version("T5Bias", "passkey", 32)
         False
     """
-    return version([FarKeys], [code_version(scheme, task, length, width, heads), NEAR, FLAT, LOWER, SLOPES, SHOWN])
+    return version(
+        [FarKeys, changed_in],
+        [code_version(scheme, task, length, width, heads), NEAR, FLAT, LOWER, SLOPES, WHERE, SHOWN],
+    )
 
 
 def trials(found: Iterable[Entry]) -> list[dict[str, Any]]:
@@ -157,8 +186,8 @@ def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> l
     return filled(mended, trials(found), path, jobs)
 
 
-def mended_cells(found: Iterable[Entry]) -> dict[tuple[bool, float, float, str], Cell]:
-    """A cell for every choice of flat, lower and slope, and every task.
+def mended_cells(found: Iterable[Entry]) -> dict[tuple[bool, float, float, str, str], Cell]:
+    """A cell for every choice of flat, lower, slope and layers, and every task.
 
     Args:
         found: entries of the file that :func:`make` makes.
@@ -166,15 +195,16 @@ def mended_cells(found: Iterable[Entry]) -> dict[tuple[bool, float, float, str],
         ValueError: two runs with one seed, runs of several versions of the code in a cell.
     Example:
         >>> from posenc_lib.lab.contest import Entry
-        >>> made = {"mended": [{"flat": True, "lower": 2.0, "slope": 0.0, "measure": {"32": 0.9}}], "version": "0"}
-        >>> mended_cells([Entry({"task": "passkey", "seed": 0}, made)])[True, 2.0, 0.0, "passkey"].measures
+        >>> one = {"flat": True, "lower": 2.0, "slope": 0.0, "layers": "all", "measure": {"32": 0.9}}
+        >>> found = [Entry({"task": "passkey", "seed": 0}, {"mended": [one], "version": "0"})]
+        >>> mended_cells(found)[True, 2.0, 0.0, "all", "passkey"].measures
         {32: (0.9,)}
     """
-    runs: dict[tuple[bool, float, float, str], list[tuple[Entry, dict[str, float]]]] = {}
+    runs: dict[tuple[bool, float, float, str, str], list[tuple[Entry, dict[str, float]]]] = {}
     for setting, result in sorted(found, key=lambda entry: entry.setting["seed"]):
         entry = Entry(setting, result | {"met": True, "loss": 0.0})  # only models that learned are mended
         for one in result["mended"]:
-            key = one["flat"], one["lower"], one["slope"], setting["task"]
+            key = one["flat"], one["lower"], one["slope"], one["layers"], setting["task"]
             runs.setdefault(key, []).append((entry, one["measure"]))
     return {
         key: cell_of(SCHEME, key[-1], [entry for entry, _ in mine], [measure for _, measure in mine])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from posenc_lib import Alibi, T5Bias
 from posenc_lib.lab import contest as contest_module
@@ -19,7 +20,9 @@ from posenc_lib.lab.mended import (
     NEAR,
     SHOWN,
     SLOPES,
+    WHERE,
     FarKeys,
+    changed_in,
     make,
     mended,
     mended_cells,
@@ -33,7 +36,7 @@ from posenc_lib.lab.sweep import as_key
 from posenc_lib.lab.trial import TIMES
 
 DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
-SMALL = {"seed": 0, "learning_rate": 3e-3, "length": 32, "maximum": 2, "layers": 1, "width": 16, "heads": 2}
+SMALL = {"seed": 0, "learning_rate": 3e-3, "length": 32, "maximum": 2, "layers": 2, "width": 16, "heads": 2}
 
 
 @pytest.fixture(scope="module")
@@ -80,17 +83,30 @@ def test_bad_numbers_are_refused(near, length, lower, slope, message):
         FarKeys(Alibi(4), near, length, False, lower, slope)
 
 
+def test_one_layer_or_all_are_changed():
+    t5, other = T5Bias(2), Alibi(2)
+    assert list(changed_in("all", t5, other, 3)) == [other] * 3
+    assert list(changed_in("first", t5, other, 3)) == [other, t5, t5]
+    assert list(changed_in("second", t5, other, 3)) == [t5, other, t5]
+    with pytest.raises(ValueError, match="where"):
+        changed_in("third", t5, other, 3)
+
+
 def test_nothing_is_trained_again():
     setting = {"scheme": "T5Bias", "task": "flip-flop", **SMALL}
     result, model = mended(**setting), remake(**setting)
     assert result["measure"] == measured(model, **setting)
-    choices = [(one["flat"], one["lower"], one["slope"]) for one in result["mended"]]
-    assert choices == list(product(FLAT, LOWER, SLOPES))
-    assert result["mended"][0]["measure"] == result["measure"]  # nothing is changed
+    choices = [(one["flat"], one["lower"], one["slope"], one["layers"]) for one in result["mended"]]
+    assert choices == list(product(FLAT, LOWER, SLOPES, WHERE))
+    for where, one in zip(WHERE, result["mended"], strict=False):
+        assert (one["layers"], one["measure"]) == (where, result["measure"])  # nothing is changed
     scheme = model.scheme
     for n in (32, 256):
-        model.scheme = FarKeys(scheme, NEAR, n, *choices[-1])
-        assert result["mended"][-1]["measure"][str(n)] == measured(model, **setting)[str(n)]
+        other = FarKeys(scheme, NEAR, n, *choices[-1][:3])
+        for where, one in zip(WHERE, result["mended"][-3:], strict=True):
+            first, second = {"all": (other, other), "first": (other, scheme), "second": (scheme, other)}[where]
+            model.scheme = nn.ModuleList([first, second])
+            assert one["measure"][str(n)] == measured(model, **setting)[str(n)]
     assert [len(numbers) for numbers in result["learned"]] == [SHOWN] * 2
 
 
@@ -106,7 +122,7 @@ def test_every_model_that_was_made_again_has_the_measures_of_the_contest(contest
     before = {as_key(e.setting): e.result["measure"] for e in contest_entries}
     for entry in found:
         assert entry.result["measure"] == before[as_key(entry.setting)]
-        assert len(entry.result["mended"]) == len(FLAT) * len(LOWER) * len(SLOPES)
+        assert len(entry.result["mended"]) == len(FLAT) * len(LOWER) * len(SLOPES) * len(WHERE)
         assert entry.result["mended"][0]["measure"] == entry.result["measure"]
 
 

@@ -153,15 +153,9 @@ MUTATIONS = [  # notebook, module, right, wrong
     ("19_one_law", "path.py", "q = q - passed[", "q = q + passed["),  # I + beta w w^T
     ("19_one_law", "path.py", "[..., None, :] <= i[", "[..., None, :] < i["),  # the query's own factor is missing
     ("19_one_law", "selective.py", "return cos_sin(phi_q), cos_sin(phi_k)", "return cos_sin(-phi_q), cos_sin(-phi_k)"),
-    (
-        "20_comparison",
-        "../lab/statistics.py",
-        "less, resamples, seed, 0 if paired else 1)",
-        "less, resamples, seed, 0)",
-    ),
     ("20_comparison", "../lab/statistics.py", 'bool(entry.result["met"] and', "bool(True and"),  # all count as trained
     ("20_comparison", "../lab/report.py", 'TIMES.index(validate.choice("times", times, TIMES))', "TIMES.index(1)"),
-    ("20_comparison", "../lab/near.py", " * (distance < self.count)", ""),  # far distances get the last number, too
+    ("25_why", "../lab/near.py", " * (distance < self.count)", ""),  # far distances get the last number, too
     ("21_near_and_far", "../lab/cards.py", "others = s.masked_fill(right, -torch.inf)", "others = s"),  # N and itself
     ("21_near_and_far", "temperature.py", "return 1 + validate.real", "return validate.real"),
     ("21_near_and_far", "sinusoidal.py", "base ** (-2 * t / dim)", "base ** (-2 * t / (dim + 2))"),
@@ -178,6 +172,14 @@ MUTATIONS = [  # notebook, module, right, wrong
         '"alike" if symmetric(scheme) else "both"',
         '"both" if symmetric(scheme) else "alike"',
     ),
+    (
+        "24_how_sure",
+        "../lab/statistics.py",
+        "less, resamples, seed, 0 if paired else 1)",
+        "less, resamples, seed, 0)",
+    ),
+    ("24_how_sure", "../lab/ranks.py", " and not guesses(cell, times)]", "]"),  # who guesses has a rank, too
+    ("25_why", "../lab/mended.py", "far - self.lower - ", "far - "),  # nothing is lowered
 ]
 
 ONE_FAILURE_EACH = """
