@@ -11,8 +11,10 @@ import torch
 
 from posenc_lib.exercises.how_sure import FIVES, check_exact_share, check_smallest_p, check_surely_ahead
 from posenc_lib.lab.contest import entries
+from posenc_lib.lab.ranks import FAILED, FIVE, reciprocal_ranks, standing
 from posenc_lib.lab.report import length_at
 from posenc_lib.lab.statistics import LEVEL, of_size, share_above, table
+from posenc_lib.lab.trial import TASKS
 
 DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
 
@@ -85,3 +87,26 @@ def test_no_permutation_test_gives_less(n):
     gaps = [sum(side) - sum(set(values) - set(side)) for side in combinations(values, n)]
     most = sum(abs(gap) >= max(gaps) for gap in gaps)
     assert check_smallest_p.reference(n) == most / len(gaps) == 2 / math.comb(2 * n, n)
+
+
+@pytest.mark.parametrize(
+    ("times", "leader", "alone", "share"), [(2, "Alibi", 5, 1.0), (4, "T5Bias", 3, 0.9), (8, "T5Bias", 5, 1.0)]
+)
+def test_the_leaders_that_the_notebook_states(times, leader, alone, share):
+    """Of the mean of 1 / rank: all resamples of the seeds at 2 x and 8 x agree, and each seed alone does."""
+    cells = table(of_size(entries(DATA / "contest.jsonl")))
+
+    def standing_of(seeds, resamples):
+        found = []
+        for task in TASKS:
+            mine = [cells[scheme, task] for scheme in FIVE]
+            n = length_at(task, times)
+            drawn = [cell._replace(measures={n: tuple(cell.measures[n][seed] for seed in seeds)}) for cell in mine]
+            found.append(reciprocal_ranks(drawn, times, FAILED[0], resamples))
+        return standing(found)
+
+    whole = standing_of(range(5), 600)
+    assert FIVE[whole.first] == leader
+    assert whole.share == 1 if share == 1 else share < whole.share < 1
+    leads = [standing_of([seed] * 5, 1).first for seed in range(5)]
+    assert sum(FIVE[first] == leader for first in leads) == alone
