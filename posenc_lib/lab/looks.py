@@ -75,9 +75,9 @@ def colours_of_five() -> dict[str, str]:
 
     Example:
         >>> colours_of_five()["T5Bias"], colours_of_five()["Alibi"]
-        ('C2', 'C3')
+        ('C2', 'C5')
     """
-    return {name: "C3" if name == "Alibi" else colour_of(name) for name in FIVE}
+    return {name: "C5" if name == "Alibi" else colour_of(name) for name in FIVE}
 
 
 def not_trained_yet(cells: Cells) -> str:
