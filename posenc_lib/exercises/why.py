@@ -28,13 +28,7 @@ def near_model(
     width: int,
     heads: int,
 ) -> TinyTransformer:
-    """The model of a run of :func:`posenc_lib.lab.near.near`, whose arguments these are, trained again.
-
-    Example:
-        >>> from posenc_lib.lab.near import wanted
-        >>> near_model(**wanted(2, True, "copy back", seed=0, learning_rate=1e-3) | {"maximum": 2}).scheme.count
-        2
-    """
+    """The model of a run of :func:`posenc_lib.lab.near.near`, whose arguments these are, trained again."""
     contest = TASKS[task]
     scheme = Near(heads, count, falls)
     model = TinyTransformer(scheme, contest.vocabulary, dim=width, num_heads=heads, num_layers=layers, seed=seed)
@@ -177,7 +171,10 @@ check_lowering = Check(
                 (len(bias),), math.log((long - near) / (short - near))
             ).double(),
         ),
-        ("that counts the near keys with the crowd", lambda *case: _lowering(*case[:3], first=0)),
+        (
+            "that counts the near keys with the crowd",
+            lambda bias, short, long, near=8: _lowering(bias, short, long, first=0),
+        ),
         ("add up the weights: a larger crowd weighs more even if its mean is the same", _by_means),
         ("add up exponentials, not the numbers themselves", _by_numbers),
         ("a text of 32 tokens has 32 - near far keys, not 32", _off_by_near),
