@@ -20,6 +20,7 @@ from posenc_lib.lab import (
     choosing,
     claims,
     contest,
+    crowd,
     distances,
     inside,
     longer,
@@ -104,6 +105,7 @@ def public() -> dict[str, object]:
     found += [distances.answered, distances.right_at_last, distances.told_to_pairs]
     found += [retests.retest_version, retests.values_of]
     found += [mended.FarKeys, mended.changed_in, mended.mended_version, mended.mended_cells]
+    found += [crowd.changed, crowd.crowd_version, crowd.crowd_cells]
     found += [near.Near, near.near_version, near.wanted, near.near_cells, near.free]
     found += [regimes.in_regime, regimes.mixed_lengths, regimes.regime_version, regimes.cells_in]
     for module in modules:

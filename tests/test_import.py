@@ -170,6 +170,7 @@ def test_all_but_training_and_pictures_works_without_the_course():
         "retests",
         "near",
         "mended",
+        "crowd",
         "ranks",
         "looks",
         "octaves",

@@ -1,4 +1,4 @@
-"""Checks of the exercises of notebook 25, and a model of its first experiment made again."""
+"""Checks of the exercises of notebook 25."""
 
 import math
 from collections.abc import Mapping
@@ -8,32 +8,6 @@ import torch
 from torch import Tensor
 
 from posenc_lib.exercises.check import Check
-from posenc_lib.lab.model import TinyTransformer
-from posenc_lib.lab.near import Near
-from posenc_lib.lab.settings import setting
-from posenc_lib.lab.training import one_thread
-from posenc_lib.lab.trial import TASKS, _train
-
-
-@one_thread()
-def near_model(
-    count: int,
-    falls: bool,
-    task: str,
-    seed: int,
-    learning_rate: float,
-    length: int,
-    maximum: int,
-    layers: int,
-    width: int,
-    heads: int,
-) -> TinyTransformer:
-    """The model of a run of :func:`posenc_lib.lab.near.near`, whose arguments these are, trained again."""
-    contest = TASKS[task]
-    scheme = Near(heads, count, falls)
-    model = TinyTransformer(scheme, contest.vocabulary, dim=width, num_heads=heads, num_layers=layers, seed=seed)
-    _train(model, contest, length, maximum, learning_rate, seed, setting("T5Bias").rate)
-    return model
 
 
 def _far(bias: Tensor, near: int, flat: str) -> Tensor:

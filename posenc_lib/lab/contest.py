@@ -16,6 +16,7 @@ of their own, then the seeds, all schemes with one before the next. An interrupt
     --retests notebooks/data/retests.jsonl              ... tested on other texts
     --mended notebooks/data/mended.jsonl                ... T5's, with other numbers for far keys
     --near notebooks/data/near.jsonl                    no more of it: its rules for free near distances
+    --crowd notebooks/data/crowd.jsonl                  ... and their far keys lowered in one layer
 """
 
 import argparse
@@ -248,8 +249,9 @@ def main() -> None:
     parser.add_argument("--retests", metavar="FILE")
     parser.add_argument("--mended", metavar="FILE")
     parser.add_argument("--near", metavar="FILE")
+    parser.add_argument("--crowd", metavar="FILE")
     options = parser.parse_args()
-    files = "longer", "places", "regimes", "retests", "mended", "near"
+    files = "longer", "places", "regimes", "retests", "mended", "near", "crowd"
     others = {name: path for name in files if (path := getattr(options, name)) is not None}
     for name, path in others.items():  # modules that build on this one
         import_module(f"posenc_lib.lab.{name}").make(entries(options.file), path, options.jobs)

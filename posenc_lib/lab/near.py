@@ -9,7 +9,7 @@ which a token sees both sides are left out: a number for a distance says nothing
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,7 @@ def _order(task: str, times: int, above: str, below: str, margin: float = MARGIN
     )
 
 
-CLAIMS = (  # of notebook 20
+CLAIMS = (  # of notebook 25
     Statement("near", "copy back, 8 x: eight numbers and the fall above .98", "copy back", ("Alibi, 8 free", 8), 0.98),
     _order("induction", 2, "Alibi, 2 free", "Alibi"),
     *(_order("induction", 8, f"Alibi, {n} free", f"Alibi, {more} free") for n, more in ((2, 4), (4, 8), (8, 32))),
@@ -85,7 +85,7 @@ class Near(DistanceBias):
 
 
 @one_thread()
-def near(
+def near_model(
     count: int,
     falls: bool,
     task: str,
@@ -96,20 +96,33 @@ def near(
     layers: int,
     width: int,
     heads: int,
-) -> dict[str, Any]:
-    """Train and test as a trial of the contest does; the free numbers learn at the rate of T5's.
+) -> tuple[TinyTransformer, int]:
+    """Train a model as a trial of the contest does; the free numbers learn at the rate of T5's.
 
     Args:
         count, falls: see :class:`Near`.
         task, seed, learning_rate, length, maximum, layers, width, heads: see :func:`posenc_lib.lab.trial.trial`.
     Returns:
-        met, updates, loss, measure: as the trial has them; learned: the numbers of each head, by distance; version: of
-        the code that decides all this.
+        The model, and after how many updates.
     """
     contest = TASKS[validate.choice("task", task, ASKED)]
     scheme = Near(heads, count, falls)
     model = TinyTransformer(scheme, contest.vocabulary, dim=width, num_heads=heads, num_layers=layers, seed=seed)
-    updates = _train(model, contest, length, maximum, learning_rate, seed, setting("T5Bias").rate)
+    return model, _train(model, contest, length, maximum, learning_rate, seed, setting("T5Bias").rate)
+
+
+@one_thread()
+def near(count: int, falls: bool, task: str, seed: int, learning_rate: float, **sizes: int) -> dict[str, Any]:
+    """Train a model and test it as a trial of the contest does.
+
+    Args:
+        count, falls, task, seed, learning_rate, sizes: see :func:`near_model`.
+    Returns:
+        met, updates, loss, measure: as the trial has them; learned: the numbers of each head, by distance; version: of
+        the code that decides all this.
+    """
+    model, updates = near_model(count, falls, task, seed, learning_rate, **sizes)
+    contest, scheme, length = TASKS[task], cast(Near, model.scheme), sizes["length"]
     loss, right = _look(model, contest, length)
     return {
         "met": math.isfinite(loss) if contest.bits else right >= MET,

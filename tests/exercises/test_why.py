@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from posenc_lib.exercises.why import FOUND, check_change_far, check_lowering, check_mildest, near_model
+from posenc_lib.exercises.why import FOUND, check_change_far, check_lowering, check_mildest
 from posenc_lib.lab.contest import entries
 from posenc_lib.lab.mended import FarKeys
-from posenc_lib.lab.near import Near, wanted
 from posenc_lib.scheme import DistanceBias
 
 DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
@@ -102,12 +101,3 @@ def test_another_way_to_choose_a_pair_passes():
 @pytest.mark.parametrize("found", FOUND)
 def test_without_a_margin_the_best_is_chosen(found):
     assert found[check_mildest.reference(found, 0.0)] == max(found.values())
-
-
-def test_a_model_is_made_again_with_its_scheme_and_its_seed():
-    run = wanted(4, True, "induction", seed=0, learning_rate=1e-3) | {"maximum": 1}
-    one, again = near_model(**run), near_model(**run)
-    assert isinstance(one.scheme, Near)
-    assert one.scheme.count == 4
-    assert one.scheme.fall is not None
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), again.parameters(), strict=True))

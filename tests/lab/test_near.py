@@ -11,7 +11,19 @@ from posenc_lib.lab import contest as contest_module
 from posenc_lib.lab import near as module
 from posenc_lib.lab.claims import sure
 from posenc_lib.lab.contest import RATES, RATES_SEED, SEEDS, Entry, best_rate, entries
-from posenc_lib.lab.near import ASKED, CLAIMS, COUNTS, Near, free, make, near, near_cells, near_version, wanted
+from posenc_lib.lab.near import (
+    ASKED,
+    CLAIMS,
+    COUNTS,
+    Near,
+    free,
+    make,
+    near,
+    near_cells,
+    near_model,
+    near_version,
+    wanted,
+)
 from posenc_lib.lab.statistics import Cell, table
 from posenc_lib.lab.sweep import as_key
 from posenc_lib.lab.trial import TASKS, trial
@@ -139,3 +151,12 @@ def test_the_command_makes_what_is_missing(monkeypatch, tmp_path):
 def test_without_numbers_and_fall_nothing_is_added():
     q = torch.randn(1, 2, 5, 8)
     torch.testing.assert_close(scores(q, q, Near(2, 4, False)), scores(q, q, NoPosition()))
+
+
+def test_a_model_is_made_again_with_its_scheme_and_its_seed():
+    run = wanted(4, True, "induction", seed=0, learning_rate=1e-3) | {"maximum": 1}
+    (one, updates), (again, _) = near_model(**run), near_model(**run)
+    assert isinstance(one.scheme, Near)
+    assert (one.scheme.count, updates) == (4, 1)
+    assert one.scheme.fall is not None
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), again.parameters(), strict=True))
