@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from posenc_lib.exercises.how_sure import FIVES, check_exact_share, check_smallest_p, check_surely_ahead
-from posenc_lib.lab.contest import entries
+from posenc_lib.lab.contest import RATES_SEED, entries
 from posenc_lib.lab.ranks import FAILED, FIVE, reciprocal_ranks, standing
-from posenc_lib.lab.report import length_at
-from posenc_lib.lab.statistics import LEVEL, of_size, share_above, table
+from posenc_lib.lab.report import chosen_rates, length_at
+from posenc_lib.lab.statistics import LEVEL, of_size, resampled, share_above, table
 from posenc_lib.lab.trial import TASKS
 
 DATA = Path(__file__).resolve().parents[2] / "notebooks" / "data"
@@ -110,3 +110,44 @@ def test_the_leaders_that_the_notebook_states(times, leader, alone, share):
     assert whole.share == 1 if share == 1 else share < whole.share < 1
     leads = [standing_of([seed] * 5, 1).first for seed in range(5)]
     assert sum(FIVE[first] == leader for first in leads) == alone
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.5, 0.9])
+def test_pairs_of_seeds_are_wrong_as_often_whatever_the_correlation(alike):
+    """Student's t of 4 degrees of freedom is beyond 1.471 in .215 of the cases, on both sides together."""
+    one, two = np.random.default_rng(0).normal(size=(2, 4000, 5))
+    apart = one - (alike * one + math.sqrt(1 - alike**2) * two)
+    ahead = (apart[:, resampled(5, 1000)].mean(2) > 0).mean(1)
+    assert np.mean((ahead >= LEVEL) | (ahead <= 1 - LEVEL)) == pytest.approx(0.215, abs=0.02)
+
+
+def test_the_share_of_pairs_that_the_notebook_states():
+    cells = table(of_size(entries(DATA / "contest.jsonl")))
+    nezha, shaw = (cells[scheme, "passkey"].at(length_at("passkey", 8)) for scheme in ("Nezha", "Shaw"))
+    every = np.array(list(product(nezha - shaw, repeat=5))).mean(1)
+    assert (every > 0.01).mean() == pytest.approx(0.934, abs=0.0005)
+    assert share_above(nezha, shaw, paired=True) == pytest.approx(0.934, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("times", "on_the_sixth", "on_all_six"), [(2, "T5Bias", "Alibi"), (4, "T5Bias", "T5Bias"), (8, "Alibi", "T5Bias")]
+)
+def test_the_sixth_seed_alone_has_other_leaders_and_all_six_have_not(times, on_the_sixth, on_all_six):
+    file = of_size(entries(DATA / "contest.jsonl"))
+    cells, rates = table(file), chosen_rates(file)
+    sixth = {
+        (run["scheme"], run["task"]): result["measure"]
+        for run, result in file
+        if run["seed"] == RATES_SEED and run["learning_rate"] == rates.get((run["scheme"], run["task"]))
+    }
+    for weight, leader in ((1.0, on_the_sixth), (1 / 6, on_all_six)):
+        found = []
+        for task in TASKS:
+            n = length_at(task, times)
+            mine = []
+            for scheme in FIVE:
+                five = np.mean(cells[scheme, task].measures[n])
+                value = weight * sixth[scheme, task][str(n)] + (1 - weight) * five
+                mine.append(cells[scheme, task]._replace(measures={n: (value,) * 5}))
+            found.append(reciprocal_ranks(mine, times, FAILED[0], 1))
+        assert FIVE[standing(found).first] == leader
