@@ -28,15 +28,17 @@ from posenc_lib.lab.version import version
 TASK = "induction"
 NUMBERS = (4, 8, 32)  # of distances with a number of their own
 LOWER = 2.0  # by how much far keys are lowered
-CHANGES = (
-    "first",
-    "second",
-    "flat",
-)  # far keys lowered in that layer; or, in the first, numbers from NEAR on made equal
-CLAIMS = (  # of notebook 25, at eight times the length: how many numbers, who is above, and below
-    *((count, "first", "") for count in NUMBERS),
-    *((count, "first", "second") for count in NUMBERS),
-    (32, "first", "flat"),
+LOWERED = ("first", "second")  # far keys lowered in that layer
+FLAT = ("flat first", "flat second", "lowered, flat")  # numbers from NEAR on made equal there; or after a lowered first
+CHANGES = LOWERED + FLAT
+CLAIMS = (  # of notebook 25: how many times the training length, how many numbers, who is above, and below
+    *((8, count, "first", "") for count in NUMBERS),
+    *((8, count, "first", "second") for count in NUMBERS),
+    (8, 32, "first", "flat first"),
+    (2, 32, "flat second", ""),
+    (2, 32, "", "flat first"),
+    (2, 32, "lowered, flat", "first"),
+    (2, 32, "lowered, flat", "flat second"),
 )
 
 
@@ -45,7 +47,8 @@ def changed(scheme: Near, change: str, length: int, layers: int = 2) -> nn.Modul
 
     Args:
         scheme: of all layers as trained.
-        change: one of ``CHANGES``. Far keys are those from ``NEAR`` on, or from the last number on if that is nearer.
+        change: one of ``CHANGES``; with "lowered, flat" all layers but the second are lowered. Far keys are those from
+            ``NEAR`` on, or from the last number on if that is nearer.
         length: L of the texts.
         layers: how many there are.
     Raises:
@@ -56,19 +59,21 @@ def changed(scheme: Near, change: str, length: int, layers: int = 2) -> nn.Modul
         >>> (second.distance_bias(torch.tensor([-3, -4])) - first.distance_bias(torch.tensor([-3, -4])))[0].tolist()
         [0.0, 2.0]
     """
-    if validate.choice("change", change, CHANGES) != "flat":
-        near = min(scheme.count, NEAR)
-        return changed_in(change, scheme, FarKeys(scheme, near, length, lower=LOWER), layers)
+    lowered = FarKeys(scheme, min(scheme.count, NEAR), length, lower=LOWER)
+    if validate.choice("change", change, CHANGES) in LOWERED:
+        return changed_in(change, scheme, lowered, layers)
     if scheme.count <= NEAR:
         raise ValueError(f"scheme must have more than {NEAR} numbers to be made flat, got {scheme.count}")
     level = copy.deepcopy(scheme)
     with torch.no_grad():
         level.near[NEAR:] = level.near[NEAR:].logsumexp(0) - math.log(scheme.count - NEAR)
-    return changed_in("first", scheme, level, layers)
+    if change == "flat first":
+        return changed_in("first", scheme, level, layers)
+    return changed_in("second", lowered if change == "lowered, flat" else scheme, level, layers)
 
 
 @one_thread()
-def lowered(**run: Any) -> dict[str, Any]:
+def crowd(**run: Any) -> dict[str, Any]:
     """Train one of these models again, and test it as trained and after every change that it allows.
 
     Args:
@@ -82,7 +87,7 @@ def lowered(**run: Any) -> dict[str, Any]:
     after: dict[str, dict[str, float]] = {}
     before = measured(model, task=run["task"], length=run["length"])
     for change in CHANGES:
-        if change == "flat" and run["count"] <= NEAR:
+        if change in FLAT and run["count"] <= NEAR:
             continue
         after[change] = {}
         for n in contest.lengths(run["length"]):
@@ -92,7 +97,7 @@ def lowered(**run: Any) -> dict[str, Any]:
 
 
 def crowd_version() -> str:
-    """Digest of the code and the settings that decide a result of :func:`lowered`.
+    """Digest of the code and the settings that decide a result of :func:`crowd`.
 
     Example:
         >>> from posenc_lib.lab.near import near_version
@@ -126,7 +131,7 @@ def make(found: Iterable[Entry], path: str | Path, jobs: int | None = None) -> l
         path: of the file.
         jobs: see :func:`posenc_lib.lab.sweep.sweep`.
     """
-    return filled(lowered, trials(entries(Path(path).with_name("near.jsonl"))), path, jobs)
+    return filled(crowd, trials(entries(Path(path).with_name("near.jsonl"))), path, jobs)
 
 
 def crowd_cells(found: Iterable[Entry]) -> dict[tuple[int, str], Cell]:

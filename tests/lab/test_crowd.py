@@ -10,7 +10,7 @@ import torch
 from posenc_lib.lab import contest as contest_module
 from posenc_lib.lab import crowd as module
 from posenc_lib.lab.contest import Entry, entries
-from posenc_lib.lab.crowd import CHANGES, CLAIMS, LOWER, NUMBERS, changed, crowd_cells, lowered, trials
+from posenc_lib.lab.crowd import CHANGES, CLAIMS, LOWER, LOWERED, NUMBERS, changed, crowd, crowd_cells, trials
 from posenc_lib.lab.mended import NEAR
 from posenc_lib.lab.near import Near, near_model, wanted
 from posenc_lib.lab.remake import measured
@@ -53,16 +53,22 @@ def test_flat_takes_the_order_of_the_numbers_and_not_their_weight():
     with torch.no_grad():
         scheme.near.normal_()
     before = scheme.near.detach().clone()
-    first, second = changed(scheme, "flat", 64)
+    level, second = changed(scheme, "flat first", 64)
     assert second is scheme
     assert torch.equal(scheme.near.detach(), before)
-    assert torch.equal(first.near[:NEAR], before[:NEAR])
-    assert (first.near[NEAR:] == first.near[NEAR]).all()
-    torch.testing.assert_close(first.near[NEAR:].exp().sum(0), before[NEAR:].exp().sum(0))
+    assert torch.equal(level.near[:NEAR], before[:NEAR])
+    assert (level.near[NEAR:] == level.near[NEAR]).all()
+    torch.testing.assert_close(level.near[NEAR:].exp().sum(0), before[NEAR:].exp().sum(0))
+    first, also_level = changed(scheme, "flat second", 64)
+    assert first is scheme
+    assert torch.equal(also_level.near, level.near)
+    both = biases(changed(scheme, "lowered, flat", 64))
+    assert torch.equal(both[0], biases(changed(scheme, "first", 64))[0])
+    assert torch.equal(both[1], biases([level])[0])
 
 
 @pytest.mark.parametrize(
-    ("change", "count", "message"), [("third", 32, "change"), ("flat", 8, "more than 8 numbers .* got 8")]
+    ("change", "count", "message"), [("third", 32, "change"), ("flat first", 8, "more than 8 numbers .* got 8")]
 )
 def test_what_cannot_be_changed_is_refused(change, count, message):
     with pytest.raises(ValueError, match=message):
@@ -71,7 +77,7 @@ def test_what_cannot_be_changed_is_refused(change, count, message):
 
 def test_nothing_is_trained_but_the_model_of_the_other_file():
     run = {"count": 32, "falls": True, "task": "induction", "seed": 0, "learning_rate": 3e-3, **SMALL}
-    result, (model, _) = lowered(**run), near_model(**run)
+    result, (model, _) = crowd(**run), near_model(**run)
     assert result["measure"] == measured(model, task="induction", length=32)
     assert list(result["changed"]) == list(CHANGES)
     scheme = model.scheme
@@ -79,7 +85,7 @@ def test_nothing_is_trained_but_the_model_of_the_other_file():
         for n in (32, 256):
             model.scheme = changed(scheme, change, n)
             assert result["changed"][change][str(n)] == measured(model, task="induction", length=32)[str(n)]
-    assert list(lowered(**run | {"count": 4})["changed"]) == ["first", "second"]
+    assert list(crowd(**run | {"count": 4})["changed"]) == list(LOWERED)
 
 
 def test_the_file_is_complete_and_has_the_measures_of_the_other(near_entries, found):
@@ -94,11 +100,11 @@ def test_the_file_is_complete_and_has_the_measures_of_the_other(near_entries, fo
 
 def test_every_claim_is_sure_and_none_of_a_changed_file_is(found):
     cells = crowd_cells(found)
-    for count, above, below in CLAIMS:
-        one, other = cells[count, above], cells[count, below]
-        assert share_above(one.at(256), other.at(256)) >= 0.95, (count, above, below)
+    for times, count, above, below in CLAIMS:
+        one, other, n = cells[count, above], cells[count, below], 32 * times
+        assert share_above(one.at(n), other.at(n)) >= 0.95, (times, count, above, below)
         same = one._replace(measures=other.measures)
-        assert share_above(same.at(256), other.at(256)) < 0.95, (count, above, below)
+        assert share_above(same.at(n), other.at(n)) < 0.95, (times, count, above, below)
 
 
 def test_the_command_makes_what_is_missing(monkeypatch, tmp_path):
@@ -106,7 +112,7 @@ def test_the_command_makes_what_is_missing(monkeypatch, tmp_path):
     others = [wanted(2, True, "induction", 0, 1e-3), wanted(4, False, "induction", 0, 1e-3)]
     others += [wanted(4, True, "induction", 100, 1e-3), wanted(4, True, "look-up", 0, 1e-3)]
     made = {"measure": {"256": 0.5}, "changed": {}, "version": "00000000"}
-    monkeypatch.setattr(module, "lowered", lambda **given: made)
+    monkeypatch.setattr(module, "crowd", lambda **given: made)
     lines = [json.dumps({"setting": one, "result": {}}) + "\n" for one in (setting, *others)]
     (tmp_path / "near.jsonl").write_text("".join(lines))
     source, target = tmp_path / "contest.jsonl", tmp_path / "crowd.jsonl"
