@@ -104,7 +104,7 @@ def public() -> dict[str, object]:
     found += [distances.ending_in_a_read, distances.wanted, distances.with_ignored, distances.with_gap]
     found += [distances.answered, distances.right_at_last, distances.told_to_pairs]
     found += [retests.retest_version, retests.values_of]
-    found += [mended.FarKeys, mended.changed_in, mended.mended_version, mended.mended_cells]
+    found += [mended.FarKeys, mended.changed_in, mended.mended_version, mended.mended_cells, mended.changed_cells]
     found += [crowd.changed, crowd.crowd_version, crowd.crowd_cells]
     found += [near.Near, near.near_version, near.wanted, near.near_cells, near.free]
     found += [regimes.in_regime, regimes.mixed_lengths, regimes.regime_version, regimes.cells_in]

@@ -17,10 +17,10 @@ from torch import nn
 
 from posenc_lib import validate
 from posenc_lib.lab.contest import RATES_SEED, Entry, entries, filled
-from posenc_lib.lab.mended import NEAR, FarKeys, changed_in
+from posenc_lib.lab.mended import NEAR, FarKeys, changed_cells, changed_in
 from posenc_lib.lab.near import Near, near_model, near_version
 from posenc_lib.lab.remake import measured
-from posenc_lib.lab.statistics import Cell, cell_of
+from posenc_lib.lab.statistics import Cell
 from posenc_lib.lab.training import one_thread
 from posenc_lib.lab.trial import TASKS, _measure
 from posenc_lib.lab.version import version
@@ -147,12 +147,9 @@ def crowd_cells(found: Iterable[Entry]) -> dict[tuple[int, str], Cell]:
         >>> crowd_cells([Entry({"task": "induction", "count": 4, "seed": 0}, made)])[4, "first"].measures
         {256: (0.9,)}
     """
-    runs: dict[tuple[int, str], list[tuple[Entry, dict[str, float]]]] = {}
-    for setting, result in sorted(found, key=lambda entry: entry.setting["seed"]):
-        entry = Entry(setting, result | {"met": True, "loss": 0.0})
-        for change, measure in {"": result["measure"], **result["changed"]}.items():
-            runs.setdefault((setting["count"], change), []).append((entry, measure))
-    return {
-        key: cell_of(f"{key[0]} free", TASK, [entry for entry, _ in mine], [measure for _, measure in mine])
-        for key, mine in runs.items()
-    }
+
+    def told(entry: Entry) -> Iterable[tuple[tuple[int, str], dict[str, float]]]:
+        for change, measure in {"": entry.result["measure"], **entry.result["changed"]}.items():
+            yield (entry.setting["count"], change), measure
+
+    return changed_cells(found, told, lambda key: (f"{key[0]} free", TASK))

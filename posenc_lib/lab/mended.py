@@ -6,10 +6,10 @@ makes what is missing in the second file, for T5's models of the first: all task
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from posenc_lib.lab.trial import TASKS, _measure, code_version
 from posenc_lib.lab.version import version
 from posenc_lib.scheme import DistanceBias, PositionScheme
 
+Key = TypeVar("Key", bound=Hashable)  # of a change
 SCHEME = "T5Bias"
 NEAR = 8  # distances whose numbers stay as they were learned
 FLAT = (False, True)  # whether the others are replaced by one number that weighs as much
@@ -214,13 +215,39 @@ def mended_cells(found: Iterable[Entry]) -> dict[tuple[bool, float, float, str, 
         >>> mended_cells(found)[True, 2.0, 0.0, "all", "passkey"].measures
         {32: (0.9,)}
     """
-    runs: dict[tuple[bool, float, float, str, str], list[tuple[Entry, dict[str, float]]]] = {}
+
+    def told(entry: Entry) -> Iterable[tuple[tuple[bool, float, float, str, str], dict[str, float]]]:
+        for one in entry.result["mended"]:
+            yield (one["flat"], one["lower"], one["slope"], one["layers"], entry.setting["task"]), one["measure"]
+
+    return changed_cells(found, told, lambda key: (SCHEME, key[-1]))
+
+
+def changed_cells(
+    found: Iterable[Entry],
+    told: Callable[[Entry], Iterable[tuple[Key, dict[str, float]]]],
+    named: Callable[[Key], tuple[str, str]],
+) -> dict[Key, Cell]:
+    """A cell for every change of trained models, all of which learned their task.
+
+    Args:
+        found: entries, each with the measures after several changes.
+        told: of an entry the key of each change, and the measure by length then.
+        named: of a key the scheme and the task of its cell.
+    Raises:
+        ValueError: two runs with one seed, runs of several versions of the code in a cell.
+    Example:
+        >>> from posenc_lib.lab.contest import Entry
+        >>> found = [Entry({"task": "passkey", "seed": 0}, {"version": "0"})]
+        >>> changed_cells(found, lambda _: [("lower", {"32": 0.9})], lambda _: ("T5Bias", "passkey"))["lower"].measures
+        {32: (0.9,)}
+    """
+    runs: dict[Key, list[tuple[Entry, dict[str, float]]]] = {}
     for setting, result in sorted(found, key=lambda entry: entry.setting["seed"]):
-        entry = Entry(setting, result | {"met": True, "loss": 0.0})  # only models that learned are mended
-        for one in result["mended"]:
-            key = one["flat"], one["lower"], one["slope"], one["layers"], setting["task"]
-            runs.setdefault(key, []).append((entry, one["measure"]))
+        entry = Entry(setting, result | {"met": True, "loss": 0.0})
+        for key, measure in told(entry):
+            runs.setdefault(key, []).append((entry, measure))
     return {
-        key: cell_of(SCHEME, key[-1], [entry for entry, _ in mine], [measure for _, measure in mine])
+        key: cell_of(*named(key), [entry for entry, _ in mine], [measure for _, measure in mine])
         for key, mine in runs.items()
     }
